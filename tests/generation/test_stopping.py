@@ -106,17 +106,24 @@ def test_requests_that_share_a_batch_stop_as_alone(
     assert [each.tokens for each in together] == [each.tokens for each in alone]
 
 
-def test_the_network_computes_only_candidates_that_are_not_finished(
-    model: LengthPredictingModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole, rows = decode(model, 1.0), list[int]()
-    forward = model.denoiser.forward
+@pytest.fixture
+def rows(model: LengthPredictingModel, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many candidates the network computes, pass by pass."""
+    counts, forward = list[int](), model.denoiser.forward
 
     def count_rows(z: torch.Tensor, *arguments: Any) -> Any:
-        rows.append(len(z))
+        counts.append(len(z))
         return forward(z, *arguments)
 
     monkeypatch.setattr(model.denoiser, "forward", count_rows)
+    return counts
+
+
+def test_the_network_computes_only_candidates_that_are_not_finished(
+    model: LengthPredictingModel, rows: list[int]
+) -> None:
+    whole = decode(model, 1.0)
+    rows.clear()
     decode(model, SURE)
     stops = [stopping_step(each.steps, candidate, SURE) for each in whole for candidate in range(4)]
     assert rows == [sum(number <= stop for stop in stops) for number in range(max(stops) + 1)]
@@ -133,6 +140,13 @@ def test_decoding_token_by_token_stops_each_round(model: LengthPredictingModel) 
     stopped = decode(model, SURE, strategy="token-by-token", length=3)
     assert all(len(row) == 3 for each in stopped for row in each.tokens)
     assert len(stopped[0].steps) < len(whole[0].steps) == 3 * 25
+
+
+def test_candidates_leave_the_network_in_each_round_of_token_by_token(
+    model: LengthPredictingModel, rows: list[int]
+) -> None:
+    decode(model, 0.55, strategy="token-by-token", length=6)
+    assert min(rows) < rows[0] == max(rows)
 
 
 def test_replayed_graphs_stop_at_the_same_texts(

@@ -1,4 +1,8 @@
-"""A denoiser that leaves out finished rows, for devices on which the rows of a batch may change."""
+"""A denoiser that leaves out finished rows, for devices on which the rows of a batch may change.
+
+The noisy state of a finished row then follows the estimate that it finished with. So the noisy tokens of a
+trace differ there from those with CUDA graphs, where the network goes on; texts and scores do not.
+"""
 
 from __future__ import annotations
 
@@ -41,10 +45,11 @@ class _RunningRows(DenoiserWrapper):
         constraint: Constraint,
         self_condition: Tensor | None,
     ) -> Estimate:
-        if self.rule.running.all():
+        running = self.rule.running
+        if running.all():
             self.estimate = self.denoiser(z, level, encoded, constraint, self_condition)
             return self.estimate
-        self._select(encoded, constraint)
+        self._select(running, encoded, constraint)
         rows = self.rows
         own: Estimate = self.denoiser(
             z[rows],
@@ -56,10 +61,10 @@ class _RunningRows(DenoiserWrapper):
         self.estimate = self.estimate.put(rows, own)
         return self.estimate
 
-    def _select(self, encoded: EncoderOutput, constraint: Constraint) -> None:
+    def _select(self, running: Tensor, encoded: EncoderOutput, constraint: Constraint) -> None:
         """Keep the numbers, the encodings and the constraint of the rows that run, if others did before."""
-        running, size = self.rule.running, len(constraint.padding)
-        running = functional.pad(running, (0, size - len(running)))  # repeated rows do not run
+        repeated = len(constraint.padding) - len(running)
+        running = functional.pad(running, (0, repeated))  # repeated rows do not run
         if self.running is not None and self.running.equal(running):
             return
         self.running, self.rows = running, running.nonzero()[:, 0].to(constraint.padding.device)

@@ -34,7 +34,10 @@ class StoppingRule(Protocol):
         """(B,), which rows are not finished."""
 
     def keep_finished(self, estimate: Estimate) -> Estimate:
-        """The estimate of this step, but that of a finished row is still the one it finished with."""
+        """The estimate of this step, but that of a finished row is still the one it finished with.
+
+        The host may wait for the device.
+        """
 
     def is_over(self) -> bool:
         """Whether all rows are finished; the host waits for the device."""

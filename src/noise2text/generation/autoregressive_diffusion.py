@@ -52,7 +52,8 @@ class AutoregressiveDiffusionDecoder(ParallelDecoder):
         count = torch.zeros_like(total)
         while bool(candidates.canvas.open_positions.any()):  # the host waits once per round
             canvas = candidates.canvas
-            estimate = sample(self.make_process(candidates), self.make_step_callback(candidates))
+            process = self.leave_out_finished(self.make_process(candidates))
+            estimate = sample(process, self.make_step_callback(candidates))
             tokens, log_probs = self.rounding(canvas, estimate)  # (B·C, L)
             new, ended = self.select_new_tokens(canvas, tokens)
             total, count = total + (log_probs * new).sum(1), count + new.sum(1)

@@ -56,11 +56,14 @@ class Rounding:
     def round_rows(self, canvas: Canvas, estimate: Estimate, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The same for the estimate (R, L) of some rows, but only open positions are computed.
 
-        The log-probability of the others is 0. The host waits for the device.
+        The log-probability of the others is 0. The host waits for the device once.
         """
         is_open, inner = canvas.open_positions[rows], _before_given(canvas)[rows]
-        own = Estimate(estimate.z0[is_open][:, None], estimate.hidden[is_open][:, None])
-        tokens, log_probs = self._take_likeliest(own, inner[is_open][:, None])
+        at = is_open.flatten().nonzero()[:, 0]
+        z0, hidden, inner = (
+            each.flatten(0, 1)[at][:, None] for each in (estimate.z0, estimate.hidden, inner)
+        )
+        tokens, log_probs = self._take_likeliest(Estimate(z0, hidden), inner)
         return (
             canvas.tokens[rows].masked_scatter(is_open, tokens),
             torch.zeros(is_open.shape, device=is_open.device).masked_scatter(is_open, log_probs),
