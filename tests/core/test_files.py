@@ -10,6 +10,7 @@ from safetensors import SafetensorError
 
 from noise2text.core.errors import Problem
 from noise2text.core.files import read_limited, write_atomically, write_folder_atomically, write_text_file
+from noise2text.core.locks import lock_folder
 
 FULL_DISK = [
     OSError(28, "No space left on device"),
@@ -29,6 +30,15 @@ def test_where_nothing_can_be_written_it_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(Problem, match="cannot be written"):
         write_text_file(tmp_path / "file" / "page.md", "text")
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(Problem, match=r"run cannot be written \(Not a directory\)"),
+        lock_folder(tmp_path / "file" / "run"),
+    ):
+        pass
 
 
 @pytest.mark.parametrize("error", FULL_DISK, ids=["Python", "safetensors"])

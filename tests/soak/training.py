@@ -165,7 +165,8 @@ class TrainingAttack:
     def make_read_only(self, out: Path, processes: int) -> None:
         """An attempt in a folder that cannot be written ends in a sentence, or had nothing left to write."""
         codes = self.run_attempt(out, processes, fault=Fault(read_only=True))
-        assert codes <= {0, REFUSED, 1}, f"a read-only folder ended with {codes}"
+        expected = {0, REFUSED} if processes == 1 else {0, REFUSED, 1}  # of several one is refused first
+        assert codes <= expected, f"a read-only folder ended with {codes}"
         self.figures["read-only folders"] += 1
 
     def change_setting(self, out: Path, processes: int) -> None:

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from noise2text.core.errors import Problem
+from noise2text.core.files import explain_write_failures
 
 try:
     import fcntl
@@ -35,7 +36,8 @@ def lock_file(path: Path, *, wait: bool) -> Iterator[bool]:
 def lock_folder(folder: Path) -> Iterator[None]:
     """Context manager: no other run uses the folder; a new folder that stays empty is removed."""
     is_new = not folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
+    with explain_write_failures(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as cleanup:
         if fcntl is not None:
             handle = os.open(folder, os.O_RDONLY)
