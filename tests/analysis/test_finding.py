@@ -60,6 +60,6 @@ def test_without_matplotlib_nothing_is_written(tmp_path: Path, monkeypatch: pyte
     """A table that needs no figure comes first."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     table = dataclasses.replace(FOUND, name="table", draw=None)
-    with pytest.raises(Problem, match=r"install noise2text\[report\]"):
+    with pytest.raises(Problem, match=r"pip install 'noise2text\[report\]'"):
         write_findings([table, FOUND], tmp_path / "out")
     assert not any(tmp_path.iterdir())

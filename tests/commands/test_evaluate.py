@@ -81,6 +81,9 @@ def test_mistakes_are_named(folder: Path) -> None:
         evaluate_files(EvaluationFiles(hyp, ref, candidates=str(short)))
     with pytest.raises(Problem, match="against itself"):
         evaluate_files(EvaluationFiles(hyp, ref, against=hyp))
+    (folder / "several.txt").write_text("a\tb\nc\td\ne\tf\n")
+    with pytest.raises(Problem, match=r"several texts in each line, .* --json"):
+        evaluate_files(EvaluationFiles(str(folder / "several.txt"), ref))
     (folder / "one.txt").write_text("one\n")
     with pytest.raises(Problem, match="do not pair up"):
         evaluate_files(EvaluationFiles(hyp, str(folder / "one.txt")))

@@ -259,7 +259,7 @@ def test_a_missing_package_is_named_with_the_extra(
     model: Path, exported: Path, package: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(Problem, match=rf"{package}.*install noise2text\[export\]"):
+    with pytest.raises(Problem, match=rf"{package}.*pip install 'noise2text\[export\]'"):
         load(exported) if package == "onnxruntime" else export(model, tmp_path / "out")
 
 

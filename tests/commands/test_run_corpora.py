@@ -33,6 +33,15 @@ def test_rows_train_the_same_model_as_the_file(dates: Path, tmp_path: Path) -> N
     assert weights[0] == weights[1]
 
 
+def test_a_missing_validation_file_is_named_before_the_training_pairs_are_read(
+    dates: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(Problem, match="There is no file"):
+        train(tmp_path / "run", train=dates / "train.jsonl", valid=tmp_path / "typo.jsonl")
+    assert "tokenizer" not in "".join(capsys.readouterr())
+    assert not (tmp_path / "run").exists()
+
+
 def test_without_validation_pairs_some_are_set_aside(dates: Path, tmp_path: Path) -> None:
     class Lines:
         def __init__(self) -> None:

@@ -78,6 +78,8 @@ def test_fields_choose_the_columns(file: File) -> None:
     assert read_references(f"{table}[en]") == [("a house",)]
     with pytest.raises(Problem, match="has the columns nr, fr, en, de: name the source"):
         list(read_pairs(table))
+    with pytest.raises(Problem, match=r"Pairs have two fields, .* names only de"):
+        list(read_pairs(f"{table}[de]"))
     with pytest.raises(Problem, match="no column 'dee'; did you mean de"):
         list(read_pairs(f"{table}[dee,en]"))
     bare = file("bare.csv", "ein Haus,a house\n")

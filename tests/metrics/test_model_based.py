@@ -126,7 +126,7 @@ def test_a_path_that_the_package_takes_for_another_model_is_refused(folder: Path
 
 def test_a_missing_package_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "bert_score.utils", None)
-    with pytest.raises(Problem, match=r"install noise2text\[bertscore\]"):
+    with pytest.raises(Problem, match=r"pip install 'noise2text\[bertscore\]'"):
         bert_score(folder)(["a"], [["a"]])
 
 

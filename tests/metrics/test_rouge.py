@@ -82,6 +82,6 @@ def test_other_scripts_have_no_words_for_rouge() -> None:
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rouge_score.rouge_scorer", None)
-    with pytest.raises(Problem, match=r"install noise2text\[metrics\]"):
+    with pytest.raises(Problem, match=r"pip install 'noise2text\[metrics\]'"):
         rouge_l(["a"], [["a"]])
     assert rouge_l_torchmetrics(["a"], [["a"]]).score == 100

@@ -92,7 +92,7 @@ def test_without_huggingface_hub_the_problem_says_how_to_install_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(Problem, match=r"pip install noise2text\[hub\]"):
+    with pytest.raises(Problem, match=r"pip install 'noise2text\[hub\]'"):
         load("org/name")
 
 

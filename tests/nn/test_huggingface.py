@@ -202,5 +202,5 @@ def test_without_the_library_one_sentence_says_what_to_install(monkeypatch: pyte
     from noise2text.nn.huggingface import import_transformers
 
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(Problem, match=r"install noise2text\[pretrained\]"):
+    with pytest.raises(Problem, match=r"pip install 'noise2text\[pretrained\]'"):
         import_transformers()

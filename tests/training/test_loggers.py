@@ -217,5 +217,5 @@ def test_an_unknown_logger_is_named_with_those_that_exist() -> None:
 
 def test_a_logger_whose_package_is_missing_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(Problem, match=r"pip install noise2text\[wandb\]"):
+    with pytest.raises(Problem, match=r"pip install 'noise2text\[wandb\]'"):
         build_loggers("wandb")

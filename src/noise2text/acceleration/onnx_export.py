@@ -175,7 +175,7 @@ def export_onnx(graph: OnnxGraph) -> bytes:
         import onnxscript  # noqa: F401
     except ImportError as error:
         raise Problem(
-            "The export needs the packages onnx and onnxscript: install noise2text[export]."
+            "The export needs the packages onnx and onnxscript: pip install 'noise2text[export]'."
         ) from error
     weights = (*graph.module.parameters(), *graph.module.buffers())
     if sum(weight.nbytes for weight in weights) > MAX_WEIGHT_BYTES:

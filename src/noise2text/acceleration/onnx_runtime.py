@@ -157,6 +157,6 @@ def _onnxruntime() -> Any:
         import onnxruntime
     except ImportError as error:
         raise Problem(
-            "An exported model needs the package onnxruntime: install noise2text[export]."
+            "An exported model needs the package onnxruntime: pip install 'noise2text[export]'."
         ) from error
     return onnxruntime

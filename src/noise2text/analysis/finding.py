@@ -99,7 +99,7 @@ def draw_figure(finding: Finding) -> Any:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise Problem("Figures need the package matplotlib: install noise2text[report].") from error
+        raise Problem("Figures need the package matplotlib: pip install 'noise2text[report]'.") from error
     figure = Figure(figsize=(6.0, 3.6), layout="constrained")
     with rc_context({"text.parse_math": False}):  # a $ in a run's name is a $
         finding.draw(figure)

@@ -90,5 +90,5 @@ def _student(count: int) -> Any:
     try:
         from scipy import stats
     except ImportError as error:
-        raise Problem("The t-test needs the package scipy: install noise2text[report].") from error
+        raise Problem("The t-test needs the package scipy: pip install 'noise2text[report]'.") from error
     return stats.t(count - 2)

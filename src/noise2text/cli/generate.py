@@ -217,8 +217,10 @@ def _explain_stop(lines: OutputLines, output: Path | None) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as stop:
-        if output is None or not lines.written:
+        if output is None:
             raise Stopped("Stopped.") from stop
+        if not lines.written:
+            raise Stopped("Stopped before any batch was finished; a smaller --batch keeps more.") from stop
         raise Stopped(
             f"Stopped: {lines.written:,} texts are kept in {output}.draft; add --resume to go on."
         ) from stop

@@ -50,6 +50,11 @@ def evaluate_files(
     """
     n_resamples = N_RESAMPLES if confidence else 0
     texts, references = read_texts(files.texts), read_references(files.references)
+    if texts and all("\t" in text for text in texts):
+        raise Problem(
+            f"{files.texts} has several texts in each line, with tabs between them: "
+            "generate them with --json, which keeps them apart."
+        )
     sources = None if files.sources is None else list(read_sources(files.sources))
     candidates = _read_candidates(files, len(texts))
     alternatives = None if files.texts == "-" else read_alternatives(files.texts)

@@ -21,7 +21,7 @@ def build_marian(
     try:
         from transformers import MarianConfig, MarianMTModel
     except ImportError as error:
-        raise Problem("--peer needs the package transformers: install noise2text[pretrained].") from error
+        raise Problem("--peer needs transformers: pip install 'noise2text[pretrained]'.") from error
     sides: dict[str, Any] = {"layers": layers, "ffn_dim": ffn_dim, "attention_heads": heads}
     config = MarianConfig(
         vocab_size=len(model.tokenizer),

@@ -17,7 +17,7 @@ from typing import Any
 from noise2text.core.errors import Problem
 from noise2text.core.files import write_atomically
 from noise2text.data.corpus import Pair, read_pairs, write_pairs
-from noise2text.data.corpus_paths import is_pipe
+from noise2text.data.corpus_paths import check_file, is_pipe, split_corpus_path
 from noise2text.data.python_pairs import convert_rows
 from noise2text.data.token_store import METADATA_FILE
 from noise2text.data.validation_split import choose_split
@@ -63,6 +63,10 @@ class Corpora:
 
     def write(self, *, seed: int, skip_bad: bool, show_line: Callable[[str], None]) -> None:
         """Write the files that are in the run, and show how the pairs were split."""
+        for corpus in (self.train, self.valid):  # before one of them is tokenized
+            if isinstance(corpus, str | Path) and not Path(corpus).is_dir():
+                for file in split_corpus_path(str(corpus)):
+                    check_file(file)
         is_new = not self.folder.exists()
         try:
             if self.valid is None:

@@ -174,7 +174,10 @@ def _parse_pairs(files: list[str], path: str, *, skip_bad: bool, counts: ReadCou
 def _read_rows(files: list[str], path: str) -> Iterator[Sequence[Record | LineError]]:
     """The record of each row of one file, or the two of two parallel files."""
     if len(files) == 1:
-        yield from ([record] for record in read_records(files[0], split_fields(path)[1], pairs=True))
+        fields = split_fields(path)[1]
+        if len(fields) == 1:
+            raise Problem(f"Pairs have two fields, source and target, and --fields names only {fields[0]}.")
+        yield from ([record] for record in read_records(files[0], fields, pairs=True))
         return
     rows = zip_longest(*(_read_plain(file) for file in files))
     for number, row in enumerate(rows):

@@ -52,7 +52,7 @@ def _bert_score(texts: EvaluationInput, *, folder: Path, config: dict[str, Any])
     try:
         layer = _layer(folder, config)
     except ImportError as error:
-        raise Problem("BERTScore needs the package bert-score: install noise2text[bertscore].") from error
+        raise Problem("BERTScore needs bert-score: pip install 'noise2text[bertscore]'.") from error
     scorer = _load_scorer(folder, layer, int(config.get("max_position_embeddings", 512)) - RESERVED_POSITIONS)
     versions = f"bert-score:{version('bert-score')}|transformers:{version('transformers')}"
     signature = f"model:{_name(folder)}|layer:{layer}|F1|idf:no|rescaled:no|empty:0"

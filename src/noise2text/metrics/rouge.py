@@ -25,7 +25,7 @@ def _by_rouge_score(texts: EvaluationInput, *, kind: str) -> Statistics:
     try:
         from rouge_score.rouge_scorer import RougeScorer
     except ImportError as error:
-        raise Problem("ROUGE needs the package rouge-score: install noise2text[metrics].") from error
+        raise Problem("ROUGE needs the package rouge-score: pip install 'noise2text[metrics]'.") from error
     from importlib.metadata import version
 
     scorer = RougeScorer([kind])

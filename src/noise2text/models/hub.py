@@ -96,7 +96,7 @@ def _import_hub(purpose: str) -> ModuleType:
         import huggingface_hub
         import huggingface_hub.errors  # not loaded with the package
     except ImportError as error:
-        raise Problem(f"{purpose}: pip install noise2text[hub].") from error
+        raise Problem(f"{purpose}: pip install 'noise2text[hub]'.") from error
     return huggingface_hub
 
 

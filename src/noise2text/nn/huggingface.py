@@ -38,7 +38,7 @@ def import_transformers() -> Any:
         import transformers
     except ImportError as error:
         raise Problem(
-            "Pre-trained models need the package transformers; install noise2text[pretrained]."
+            "Pre-trained models need the package transformers; pip install 'noise2text[pretrained]'."
         ) from error
     return transformers
 

@@ -111,7 +111,7 @@ def _check(folders: Sequence[Path], out: Path, without: Collection[str]) -> None
     if out.is_dir():
         raise Problem(f"{out} is a folder; --out must be a file, such as {out / 'report.html'}.")
     if find_spec("matplotlib") is None:
-        raise Problem("A report needs the package matplotlib: install noise2text[report].")
+        raise Problem("A report needs the package matplotlib: pip install 'noise2text[report]'.")
 
 
 def _page(data: ReportData, sections: Sequence[Section]) -> str:

@@ -237,5 +237,5 @@ def _import_logger(name: str, module: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise Problem(
-            f"The logger {name} needs the package {name}: pip install noise2text[{name}]."
+            f"The logger {name} needs the package {name}: pip install 'noise2text[{name}]'."
         ) from error

@@ -70,5 +70,5 @@ def test_plain_texts_and_a_missing_package_are_told_at_once(
     with pytest.raises(Problem, match="multi30k are not Moses tokens"):
         build_dataset(MULTI30K, tmp_path / "raw", out=tmp_path / "out", detokenize=True)
     monkeypatch.setitem(sys.modules, "sacremoses", None)
-    with pytest.raises(Problem, match=r"install noise2text\[datasets\]"):
+    with pytest.raises(Problem, match=r"pip install 'noise2text\[datasets\]'"):
         load_detokenizer("de")

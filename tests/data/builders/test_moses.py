@@ -47,5 +47,5 @@ def test_control_and_formatting_characters_are_not_printable() -> None:
 
 def test_without_sacremoses_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sacremoses", None)
-    with pytest.raises(Problem, match=r"install noise2text\[datasets\]"):
+    with pytest.raises(Problem, match=r"pip install 'noise2text\[datasets\]'"):
         load_sacremoses("de")

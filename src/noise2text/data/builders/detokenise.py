@@ -23,7 +23,7 @@ def load_detokenizer(language: str) -> Detokenize:
     try:
         from sacremoses import MosesDetokenizer
     except ImportError as error:
-        raise Problem("Detokenising needs the package sacremoses: install noise2text[datasets].") from error
+        raise Problem("Detokenising needs sacremoses: pip install 'noise2text[datasets]'.") from error
     detokenizer = MosesDetokenizer(lang=language)
     return lambda text: str(detokenizer.detokenize(text.split(), unescape=True))
 

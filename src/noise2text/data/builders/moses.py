@@ -50,7 +50,7 @@ def load_sacremoses(language: str) -> MosesProcessor:
     try:
         from sacremoses import MosesPunctNormalizer, MosesTokenizer
     except ImportError as error:
-        raise Problem("The Moses rules need the package sacremoses: install noise2text[datasets].") from error
+        raise Problem("The Moses rules need sacremoses: pip install 'noise2text[datasets]'.") from error
     return _SacremosesProcessor(MosesTokenizer(lang=language), MosesPunctNormalizer(lang=language))
 
 
