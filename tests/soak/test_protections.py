@@ -1,4 +1,4 @@
-"""The list of protections is that of today's source; `protections.py` itself takes minutes."""
+"""The list of protections is that of today's source; `remove_protections.py` itself takes minutes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from .protections import PROTECTIONS, ROOT, Protection
+from .remove_protections import PROTECTIONS, ROOT, Protection
 
 
 @pytest.mark.parametrize("protection", PROTECTIONS, ids=lambda protection: protection.name)

@@ -38,7 +38,7 @@ def _import_ctranslate2() -> ModuleType:
     try:
         import ctranslate2
     except ImportError as error:
-        raise Problem("It needs the package ctranslate2: pip install 'noise2text[ctranslate2]'.") from error
+        raise Problem("--peer needs ctranslate2: pip install 'noise2text[ctranslate2]'.") from error
     found: ModuleType = ctranslate2
     return found
 
