@@ -16,11 +16,13 @@ from safetensors.torch import save_file
 
 from noise2text import load
 from noise2text.core.errors import Problem
+from noise2text.core.weight_storage import WEIGHT_TYPES
 from noise2text.data.tokenizer import Tokenizer
-from noise2text.models.convert import convert_folder
+from noise2text.models.convert import convert_folder, store_weights
 from noise2text.models.folder import load_config, save
 from noise2text.models.registry import RENAMED_RECIPES, find_recipe
 
+from ..conftest import shrunk
 from ..faults import Fault, run_with_fault
 
 FORMAT1: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "format1.json").read_text("utf-8"))
@@ -137,3 +139,31 @@ def test_a_renamed_recipe_is_named_anew(tokenizer: Tokenizer, tmp_path: Path) ->
     assert not (tmp_path / "newer" / "pipe").exists()
     for written in (tmp_path / "today").iterdir():
         assert (tmp_path / "new" / written.name).read_bytes() == written.read_bytes()
+
+
+@pytest.mark.parametrize("dtype", WEIGHT_TYPES)
+def test_a_model_with_its_weights_in_another_type_is_the_same_but_for_rounding(
+    dtype: str, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    recipe = find_recipe("difformer")
+    config = shrunk(recipe.preset("tiny"), model_dim=64, ffn_dim=128)
+    model = recipe.build(config, tokenizer)
+    save(tmp_path / "old", model, recipe="difformer", config=config)
+    (tmp_path / "old" / "README.md").write_text("its card")
+    store_weights(tmp_path / "old", tmp_path / "new", dtype)
+    stored = load(tmp_path / "new", device="cpu", precision="float32").state_dict()
+    for name, tensor in model.state_dict().items():
+        error = 0.5 / 127 if dtype == "int8" else 2**-8 if dtype == "bfloat16" else 0.0
+        assert torch.allclose(stored[name], tensor, rtol=0.0, atol=1.01 * error * float(tensor.abs().max()))
+    size = {name: (tmp_path / name / "model.safetensors").stat().st_size for name in ("old", "new")}
+    assert size["new"] <= {"float32": 1.01, "bfloat16": 0.7, "int8": 0.5}[dtype] * size["old"]
+    assert (tmp_path / "new" / "README.md").read_text() == "its card"
+
+
+def test_the_weights_of_an_older_folder_are_not_stored_in_another_type(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    write_format1(tmp_path / "old", "difformer", tokenizer)
+    with pytest.raises(Problem, match="convert it first"):
+        store_weights(tmp_path / "old", tmp_path / "new", "int8")
+    assert not (tmp_path / "new").exists()

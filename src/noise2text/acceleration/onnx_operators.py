@@ -17,7 +17,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from noise2text.acceleration.int8 import INT8_MAX, Int8Linear, int8_linear, min_row_max
+from noise2text.acceleration.int8 import Int8Linear, int8_linear
+from noise2text.core.weight_storage import INT8_MAX, min_row_max
 
 __all__ = ["onnx_translations", "use_int8_custom_op"]
 

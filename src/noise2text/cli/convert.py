@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 
 from noise2text.cli.options import app
+from noise2text.core.errors import Problem
+from noise2text.models.shipped import find_model_folder
 
 __all__ = ["convert"]
 
@@ -19,6 +21,14 @@ class Origin(StrEnum):
     NOISE2TEXT = "noise2text"
     DIFFUSEQ = "diffuseq"
     DIFFORMER = "difformer"
+
+
+class WeightType(StrEnum):
+    """How weights are stored."""
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+    INT8 = "int8"
 
 
 @app.command()
@@ -33,11 +43,26 @@ def convert(
             "--from", help="What wrote it: an older noise2text, or DiffuSeq's or Difformer's released code."
         ),
     ] = Origin.NOISE2TEXT,
+    weights: Annotated[
+        WeightType | None,
+        typer.Option(
+            help="Store the weights of a model of today in this type: int8 is a quarter of float32."
+        ),
+    ] = None,
 ) -> None:
     """Convert a model of an older version, or of DiffuSeq's or Difformer's released code.
 
-    The new folder has today's format; the model stays the same.
+    The new folder has today's format; the model stays the same. With --weights, a model of today's format is
+    written with smaller weights.
     """
+    if weights is not None:
+        from noise2text.models.convert import store_weights
+
+        if origin is not Origin.NOISE2TEXT:
+            raise Problem("Convert the released model first; then convert its folder with --weights.")
+        store_weights(find_model_folder(old), new, weights)
+        print(f"{new}: the model of {old} with its weights in {weights}")
+        return
     if origin is Origin.DIFFUSEQ:
         from noise2text.models.import_diffuseq import import_diffuseq
 

@@ -7,7 +7,8 @@ together with what they must fit:
     config.json …   the SHA-256 of each file beside the weights that must be of the same moment
 
 Files without checksums, of other programs or older versions, are read as well. Names, shapes and types are
-known before a tensor is read (`WeightsFile.specs`).
+known before a tensor is read (`WeightsFile.specs`). Matrices that are stored in eight bits
+(`weight_storage.py`) are read as float32.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from torch import Tensor
 
 from noise2text.core.errors import Problem
 from noise2text.core.files import require_utf8_name
+from noise2text.core.weight_storage import ROW_SCALE, expand_weights
 
 __all__ = [
     "WeightsFile",
@@ -80,9 +82,19 @@ class WeightsFile:
     """An open file of weights; it stays the same if another process replaces the file meanwhile."""
 
     path: Path
-    specs: Mapping[str, tuple[str, tuple[int, ...]]]  # type, such as F32, and shape of each tensor
+    stored_specs: Mapping[str, tuple[str, tuple[int, ...]]]  # type, such as F32, and shape of each tensor
     checksums: Mapping[str, str]  # none in files of other programs
     _file: Any
+
+    @property
+    def specs(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """The type and shape of each tensor as `read` returns it."""
+        scaled = {name for name in self.stored_specs if name + ROW_SCALE in self.stored_specs}
+        return {
+            name: ("F32" if name in scaled else dtype, shape)
+            for name, (dtype, shape) in self.stored_specs.items()
+            if name.removesuffix(ROW_SCALE) not in scaled or name in scaled
+        }
 
     @property
     def num_elements(self) -> int:
@@ -91,7 +103,7 @@ class WeightsFile:
 
     def read(self) -> dict[str, Tensor]:
         """All tensors; a Problem if one is not as it was saved or holds NaN or infinity."""
-        tensors = {name: self._file.get_tensor(name) for name in self.specs}
+        tensors = {name: self._file.get_tensor(name) for name in self.stored_specs}
         if self.checksums and self.checksums[TENSORS] != _hash_tensors(tensors):
             raise Problem(
                 f"{self.path} is damaged: its weights are not those that were saved; copy it again."
@@ -102,7 +114,7 @@ class WeightsFile:
                     f"{self.path} holds values that are not finite numbers, in {name[:100]}: the file is "
                     f"damaged, or training diverged; use another checkpoint."
                 )
-        return tensors
+        return expand_weights(tensors)
 
 
 @contextmanager

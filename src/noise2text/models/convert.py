@@ -1,4 +1,4 @@
-"""Older model folders, brought up to today's format.
+"""Older model folders, brought up to today's format, and smaller files of today's models.
 
 Format 1 (versions before 0.2) had one flat list of settings and other names for settings and weights. Folders
 of today's format may have the old name of a recipe. The values are the same, so a converted model gives the
@@ -20,6 +20,7 @@ from noise2text.core.config import apply_overrides, describe
 from noise2text.core.errors import Problem
 from noise2text.core.files import write_atomically
 from noise2text.core.json_files import read_json_object, read_ordinary_file, to_json
+from noise2text.core.weight_storage import compress_weights
 from noise2text.core.weights_file import read_weights
 from noise2text.models.card import CARD_FILE
 from noise2text.models.folder import FORMAT, describe_config
@@ -33,7 +34,7 @@ from noise2text.models.model_files import (
 )
 from noise2text.models.registry import RENAMED_RECIPES, find_recipe
 
-__all__ = ["convert_folder", "convert_weight_name"]
+__all__ = ["convert_folder", "convert_weight_name", "store_weights"]
 
 _WEIGHT_NAMES = [
     (r"^writer\.", "network."),
@@ -123,6 +124,19 @@ def convert_folder(old: Path, new: Path) -> None:
     """Write the model or classifier of an older folder to a new folder in today's format."""
     with write_new_model_folder(new) as draft:
         _convert(old, draft)
+
+
+def store_weights(old: Path, new: Path, dtype: str) -> None:
+    """Write the model of a folder to a new folder, with its weights stored in another type."""
+    config = read_json_object(old / CONFIG_FILE, missing="name the folder of a model")
+    if config.get("format") != FORMAT or config.get("recipe") in RENAMED_RECIPES:
+        raise Problem(f"The model in {old} has an older format: convert it first, without --weights.")
+    if "engine" in config:
+        raise Problem(f"{old} is an exported model: its network is in its graphs, not in weights.")
+    weights = compress_weights(read_weights(old / WEIGHTS_FILE), dtype)
+    texts = {name: read_ordinary_file(old / name) for name in (CONFIG_FILE, GENERATION_FILE, TOKENIZER_FILE)}
+    with write_new_model_folder(new) as draft:
+        _write_converted(old, draft, weights, texts)
 
 
 def _convert(old: Path, new: Path) -> None:
