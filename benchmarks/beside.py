@@ -2,7 +2,8 @@
 
     python benchmarks/beside.py COMMIT [--rounds 4] [--only one]... [--device cuda] [--threads 1]
 
-The commit is checked out into a temporary folder. Each round measures both trees, each in its own process
+The commit is checked out into a temporary folder; where there is no repository, give a folder that has its
+files instead of its name. Each round measures both trees, each in its own process
 with its own package and, if the tree has one, its own copy of this file. The order alternates (A B, B A, …),
 so that other work on the machine affects both. The columns:
 
@@ -247,7 +248,10 @@ class Failed(Exception):
 
 @contextmanager
 def check_out(commit: str) -> Iterator[Path]:
-    """A temporary folder with the commit's files."""
+    """A temporary folder with the commit's files, or the folder of this name, which has them already."""
+    if Path(commit).is_dir():
+        yield Path(commit).resolve()
+        return
     with TemporaryDirectory() as folder:
         tree = Path(folder).resolve() / "before"
         git = ["git", "-C", str(HERE), "worktree"]
