@@ -18,6 +18,7 @@ from noise2text.commands.run_setup import (
 from noise2text.commands.validation import Validator
 from noise2text.core.devices import autocast
 from noise2text.core.errors import Problem, Stopped
+from noise2text.core.host_memory import keep_freed_memory
 from noise2text.core.signals import defer_signals
 from noise2text.models import Model
 from noise2text.models.accelerate import prepare_for_inference
@@ -58,6 +59,8 @@ class TrainingRun:
     ) -> None:
         self.recipe, self.config, self.data, self.out = recipe, config, data, out
         self.device, self.display, self.group = device, display, group
+        if device.type == "cpu":
+            keep_freed_memory()
         torch.manual_seed(config.run.seed)
         self.model: Model = recipe.build(config, data.tokenizer).to(device)
         self.num_parameters = sum(parameter.numel() for parameter in self.model.parameters())

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from noise2text.core.devices import allow_fork, device_guard, find_dtype
 from noise2text.core.errors import Problem, is_out_of_memory
+from noise2text.core.host_memory import keep_freed_memory
 from noise2text.data.layouts.base import Layout
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.generation.alternatives import FLOOR
@@ -265,6 +266,8 @@ class Model(nn.Module, ABC):
             progress: whether to show a progress bar, in a terminal or a notebook.
         """
         allow_fork()
+        if self.device.type == "cpu":
+            keep_freed_memory()
         if any(part.training for part in (self, *self.children())):  # an objective trains some parts
             self.eval()
         preprocessed = [preprocess_request(self, request) for request in requests]
