@@ -138,6 +138,7 @@ def test_options_become_settings_and_a_lone_one_is_named() -> None:
         "prefix": "--x",
         "eta": "-1",
     }
+    assert parse_options(["--preprocess", "", "--steps", "3"]) == {"preprocess": "", "steps": "3"}
     with pytest.raises(Problem, match="--steps needs a value"):
         parse_options(["--steps"])
     with pytest.raises(Problem, match="--steps needs a value"):

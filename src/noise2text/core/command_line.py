@@ -40,9 +40,10 @@ def parse_options(arguments: list[str]) -> dict[str, str]:
         if not name.startswith("--"):
             raise Problem(f"Unexpected argument {abbreviate(argument)}; settings are given as --name VALUE.")
         if not equals:
-            value = next(rest, "")
-            if not value or value.startswith("--"):
+            following = next(rest, None)
+            if following is None or following.startswith("--"):
                 raise Problem(f"The option {name[:80]} needs a value.")
+            value = following
         overrides[name.removeprefix("--").replace("-", "_")] = value
     return overrides
 
