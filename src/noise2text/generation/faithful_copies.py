@@ -39,25 +39,31 @@ class FaithfulCopies(CandidateFilter):
 
     def keep(self, candidates: Sequence[Candidate]) -> list[int]:
         """All candidates if the other selector chooses a faithful one, else the faithful ones."""
-        faithful = self._find_faithful(candidates)
-        return [] if self.selector(candidates) in faithful else faithful
+        return self._find_better(candidates, self.selector(candidates))
 
     def select_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
         chosen = self.selector.select_all(sentences)
-        for number, candidates in enumerate(sentences):
-            faithful = self._find_faithful(candidates)
-            if chosen[number] not in faithful:
-                chosen[number] = faithful[self.selector([candidates[i] for i in faithful])]
+        pairs = zip(sentences, chosen, strict=True)
+        found = {number: self._find_better(*pair) for number, pair in enumerate(pairs)}
+        better = {number: indices for number, indices in found.items() if indices}
+        if better:
+            again = [[sentences[number][i] for i in indices] for number, indices in better.items()]
+            for (number, indices), best in zip(better.items(), self.selector.select_all(again), strict=True):
+                chosen[number] = indices[best]
         return chosen
 
-    def _find_faithful(self, candidates: Sequence[Candidate]) -> list[int]:
+    def _find_better(self, candidates: Sequence[Candidate], chosen: int) -> list[int]:
+        """The candidates with the fewest errors, if the chosen one has more; else none."""
         copies = {
             source: SourceCopies.of(source, self.rules) for source in {each.source for each in candidates}
         }
+        if not copies[candidates[chosen].source].count_errors(candidates[chosen].text):
+            return []
         pairs = [(each.source, each.text) for each in candidates]
         counts = {(source, text): copies[source].count_errors(text) for source, text in set(pairs)}
         errors = [counts[pair] for pair in pairs]
-        return [i for i, count in enumerate(errors) if count == min(errors)]
+        fewest = min(errors)
+        return [i for i, count in enumerate(errors) if count == fewest] if errors[chosen] > fewest else []
 
 
 @dataclass(frozen=True)
