@@ -191,7 +191,7 @@ class Preprocessor:
 
 def _has_only_words(text: str) -> bool:
     """Whether no word is longer than words are: patterns for names and numbers take its length squared."""
-    return all(len(word) <= MAX_WORD for word in text.split())
+    return len(text) <= MAX_WORD or all(len(word) <= MAX_WORD for word in text.split())
 
 
 def build_preprocessor(config: object, tokenizer: Tokenizer, max_source: int) -> Preprocessor | None:
