@@ -52,11 +52,12 @@ class FaithfulCopies(CandidateFilter):
 
     def _find_better(self, candidates: Sequence[Candidate], chosen: int) -> list[int]:
         """The candidates with the fewest errors, if the chosen one has more; else none."""
+        best = candidates[chosen]
+        if not SourceCopies.of(best.source, self.rules).count_errors(best.text):
+            return []
         copies = {
             source: SourceCopies.of(source, self.rules) for source in {each.source for each in candidates}
         }
-        if not copies[candidates[chosen].source].count_errors(candidates[chosen].text):
-            return []
         pairs = [(each.source, each.text) for each in candidates]
         counts = {(source, text): copies[source].count_errors(text) for source, text in set(pairs)}
         errors = [counts[pair] for pair in pairs]
