@@ -76,6 +76,7 @@ def tokenizer(request: pytest.FixtureRequest, tmp_path: Path) -> Tokenizer:
 
 
 BPE = learn_bpe(TEXTS, size=320)
+NORMALIZING_BPE = learn_bpe(TEXTS, size=320, normalize=True)
 CHARACTERS = learn_characters(TEXTS)
 
 
@@ -167,6 +168,13 @@ def test_nothing_is_cut_padded_or_added(tokenizer: Tokenizer) -> None:
     assert len(long) >= 3000
     assert empty == []
     assert tokenizer.encode([]) == []
+
+
+@settings(deadline=None)
+@given(st.text(max_size=30), st.integers(0, 60))
+def test_fewer_tokens_are_those_that_encoding_gives(text: str, limit: int) -> None:
+    for tokenizer in (BPE, NORMALIZING_BPE, CHARACTERS):
+        assert tokenizer.has_fewer_tokens(text, limit) == (len(tokenizer.encode([text])[0]) < limit)
 
 
 def test_batches_encode_as_single_texts(tokenizer: Tokenizer) -> None:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
+from itertools import chain
+from unittest.mock import patch
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer, learn_bpe
@@ -12,7 +17,8 @@ from noise2text.generation.config import AutoregressiveGenerationConfig, LengthP
 from noise2text.generation.faithful_copies import FaithfulCopies, SourceCopies
 from noise2text.generation.mbr import MBR
 from noise2text.generation.selection import BestScore, Candidate
-from noise2text.preprocessing.language_check import find_other_language
+from noise2text.preprocessing import language_check, placeholders
+from noise2text.preprocessing.language_check import LANGUAGE_NAMES, find_other_language
 from noise2text.preprocessing.placeholders import find_values, replace_values
 from noise2text.preprocessing.preprocessor import (
     PREPROCESSING_STEPS,
@@ -28,6 +34,26 @@ from noise2text.preprocessing.truecasing import is_in_one_case, restore_case
 RULES = load_text_rules("de-en")
 EVERYTHING = ",".join(PREPROCESSING_STEPS)
 TRAINING_TEXTS = ["Wo ist der Bahnhof? Der Bahnhof ist dort. Ich sehe das Haus, und das Haus ist rot."] * 3
+PIECES = [
+    *(
+        "Lukas",
+        "Annas",
+        "Eva",
+        "Frau Müller",
+        "Herrn Dr. Kai",
+        "heißt Bo",
+        "namens Zora",
+        "Wien",
+        "Tom",
+        "Haus",
+    ),
+    *("a@b.de", "www.a.de/b", "https://c.de", "@", "www.", "30", "12,99 €", "14:35 Uhr", "am 3. Mai", "zwei"),
+    *("the", "is where", "die", "in", "un", "HALLO", "Straße", "STRASSE", "Где", "駅は", "ª", "ſ", "é"),
+    *(".", "!", "?!", "…", "z.B.", "„", "“", "-", "_", "\n", "\u2028", " ", "  "),
+]
+LINES = st.lists(st.sampled_from(PIECES)).flatmap(
+    lambda pieces: st.sampled_from([" ", "", "-"]).map(lambda space: space.join(pieces))
+)
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +81,11 @@ def preprocess(text: str, tokenizer: Tokenizer, *parts: str, **settings: int) ->
 )
 def test_a_line_is_split_into_its_sentences(line: str, sentences: list[str]) -> None:
     assert split_sentences(line, RULES) == sentences
+
+
+@given(LINES)
+def test_a_line_break_ends_a_sentence_and_changes_no_other(line: str) -> None:
+    assert split_sentences(f"{line}\nEnde.", RULES) == [*split_sentences(line, RULES), "Ende."]
 
 
 def test_sentences_lose_nothing_but_spaces() -> None:
@@ -155,6 +186,22 @@ def test_values_take_the_place_of_their_placeholders() -> None:
     assert restore_text(output, restorations) == "At 14:35 Lukas pays Eva 19.99 euros."
 
 
+class Everything(frozenset[str]):
+    def isdisjoint(self, other: object) -> bool:
+        return False
+
+
+@given(LINES)
+def test_a_sentence_that_is_not_searched_has_nothing_to_find(line: str) -> None:
+    patterns = dataclasses.replace(placeholders._Patterns.of(RULES), words_of_names=Everything())
+    found = find_values(line, RULES)
+    with (
+        patch.object(placeholders._Patterns, "of", lambda rules: patterns),
+        patch.object(placeholders, "has_address", lambda text: True),
+    ):
+        assert found == find_values(line, RULES)
+
+
 def test_a_stand_in_is_never_a_word_of_the_sentence() -> None:
     source, restorations = replace_values("Tom und Lukas haben 30 und 45 Katzen.", RULES)
     assert source.startswith("Tom und John")
@@ -217,6 +264,25 @@ def test_a_faithful_choice_stands_whatever_the_other_candidates_are() -> None:
         assert "sat sat" not in own[selector(own)].text
 
 
+@given(LINES)
+def test_texts_that_are_in_one_case_have_letters_of_one_case(line: str) -> None:
+    letters = "".join(each for each in line if each.isalpha())
+    if not placeholders.has_address(line):
+        in_capitals = len(letters) >= 5 and letters.replace("ß", "").isupper()
+        assert is_in_one_case(line) == (letters.islower() or in_capitals)
+
+
+@given(
+    st.lists(st.sampled_from(["I have 3 cats.", "I have cats.", "I have 3 3 cats.", "A cat."]), min_size=1)
+)
+def test_the_choice_is_the_best_of_those_with_the_fewest_errors(texts: list[str]) -> None:
+    source = "Ich habe 3 Katzen."
+    candidates = [Candidate(text, (1,), -float(i), source) for i, text in enumerate(texts)]
+    errors = [SourceCopies.of(source, RULES).count_errors(text) for text in texts]
+    selector = FaithfulCopies(BestScore(), RULES)
+    assert selector.select_all([candidates, candidates[:1]]) == [errors.index(min(errors)), 0]
+
+
 def test_emoji_are_kept_at_the_end(tokenizer: Tokenizer) -> None:
     preprocessor = Preprocessor(frozenset(["copies"]), RULES, tokenizer, 500)
     (segment,) = preprocessor("Ich 😀 komme 👍🏽").segments
@@ -242,6 +308,19 @@ def test_emoji_are_kept_at_the_end(tokenizer: Tokenizer) -> None:
 )
 def test_another_language_is_named_and_german_is_not(text: str, language: str) -> None:
     assert find_other_language(text, "de") == language
+
+
+@given(LINES)
+def test_a_language_needs_twice_the_words_of_the_expected_one(line: str) -> None:
+    languages = language_check._load_languages_of_words()
+    known = (languages.get(word, []) for word in language_check._WORD.findall(line.lower()))
+    hits = Counter(chain.from_iterable(known))
+    found = find_other_language(line, "de")
+    if found in LANGUAGE_NAMES.values():
+        (language,) = (each for each, name in LANGUAGE_NAMES.items() if name == found)
+        assert hits[language] > max(1, 2 * hits["de"])
+    elif not found:
+        assert all(hits[each] <= max(1, 2 * hits["de"]) for each in LANGUAGE_NAMES)
 
 
 def test_what_is_prepared_does_not_depend_on_settings_about_the_whole_output(tokenizer: Tokenizer) -> None:

@@ -75,6 +75,7 @@ class Tokenizer:
             named.append(found[0])
         self.pad, self.unk, self.bos, self.eos, self.sep, self.mask = named
         added = backend.get_added_tokens_decoder()
+        self._merges_bytes = _merges_bytes(backend)
         self.special_tokens = frozenset([*named, *(n for n, token in added.items() if token.special)])
 
     def __len__(self) -> int:
@@ -89,6 +90,12 @@ class Tokenizer:
             raise Problem(
                 f"Text {number} is not a string that UTF-8 can hold; correct or drop it."
             ) from error
+
+    def has_fewer_tokens(self, text: str, limit: int) -> bool:
+        """Whether a text has fewer tokens than the limit; most texts need not be encoded for that."""
+        if self._merges_bytes and len(text.encode("utf-8", "surrogatepass")) < limit:
+            return True
+        return len(self.encode([text])[0]) < limit
 
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """The text of each row of token ids, without special tokens."""
@@ -162,6 +169,18 @@ class Tokenizer:
         except Exception as error:  # the library has no narrower exception for an unreadable file
             reason = str(error)[:200]
             raise Problem(f"{path} is damaged or not a tokenizer ({reason}); copy the file again.") from error
+
+
+def _merges_bytes(backend: tokenizers.Tokenizer) -> bool:
+    """Whether every token is one or more bytes of the text, as in byte-level BPE without normalization."""
+    splitter, model = backend.pre_tokenizer, backend.model
+    return (
+        isinstance(splitter, pre_tokenizers.ByteLevel)
+        and not splitter.add_prefix_space
+        and backend.normalizer is None
+        and isinstance(model, models.BPE)
+        and not model.byte_fallback
+    )
 
 
 def _is_encodable(text: object) -> bool:

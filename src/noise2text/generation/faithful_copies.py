@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from operator import eq
 
 from noise2text.generation.selection import Candidate, CandidateFilter
 from noise2text.preprocessing.text_rules import TextRules
@@ -26,7 +25,6 @@ _FIGURE = re.compile(r"\d+(?:[.,:]\d+)*")
 _REPEATED = re.compile(r"\b(\w+) \1\b", re.IGNORECASE)
 _DIGIT = re.compile(r"\d")
 _WORD = re.compile(r"[^\W\d_]+")
-_WORD_OR_FIGURE = re.compile(r"\w+")
 _NONE: Counter[str] = Counter()  # of most texts; making one takes longer than looking for numbers
 
 
@@ -39,25 +37,32 @@ class FaithfulCopies(CandidateFilter):
 
     def keep(self, candidates: Sequence[Candidate]) -> list[int]:
         """All candidates if the other selector chooses a faithful one, else the faithful ones."""
-        faithful = self._find_faithful(candidates)
-        return [] if self.selector(candidates) in faithful else faithful
+        return self._find_better(candidates, self.selector(candidates))
 
     def select_all(self, sentences: Sequence[Sequence[Candidate]]) -> list[int]:
         chosen = self.selector.select_all(sentences)
-        for number, candidates in enumerate(sentences):
-            faithful = self._find_faithful(candidates)
-            if chosen[number] not in faithful:
-                chosen[number] = faithful[self.selector([candidates[i] for i in faithful])]
+        pairs = zip(sentences, chosen, strict=True)
+        found = {number: self._find_better(*pair) for number, pair in enumerate(pairs)}
+        better = {number: indices for number, indices in found.items() if indices}
+        if better:
+            again = [[sentences[number][i] for i in indices] for number, indices in better.items()]
+            for (number, indices), best in zip(better.items(), self.selector.select_all(again), strict=True):
+                chosen[number] = indices[best]
         return chosen
 
-    def _find_faithful(self, candidates: Sequence[Candidate]) -> list[int]:
+    def _find_better(self, candidates: Sequence[Candidate], chosen: int) -> list[int]:
+        """The candidates with the fewest errors, if the chosen one has more; else none."""
+        best = candidates[chosen]
+        if not SourceCopies.of(best.source, self.rules).count_errors(best.text):
+            return []
         copies = {
             source: SourceCopies.of(source, self.rules) for source in {each.source for each in candidates}
         }
         pairs = [(each.source, each.text) for each in candidates]
         counts = {(source, text): copies[source].count_errors(text) for source, text in set(pairs)}
         errors = [counts[pair] for pair in pairs]
-        return [i for i, count in enumerate(errors) if count == min(errors)]
+        fewest = min(errors)
+        return [i for i, count in enumerate(errors) if count == fewest] if errors[chosen] > fewest else []
 
 
 @dataclass(frozen=True)
@@ -65,33 +70,29 @@ class SourceCopies:
     """What an output of one source has to copy from it.
 
     Fields:
+        source: the source.
         rules: the rules of the languages.
         figures: the numbers in figures.
-        number_words: the numbers in words; "?" counts words that may be a number or not.
         placeholders: of each name that stands in for another, how often the source has it and how an output
             writes it.
-        repeats_words: whether a word of the source follows itself.
     """
 
+    source: str
     rules: TextRules
     figures: Counter[str]
-    number_words: Counter[str]
     placeholders: tuple[tuple[int, re.Pattern[str]], ...]
-    repeats_words: bool
 
     @classmethod
     def of(cls, source: str, rules: TextRules) -> SourceCopies:
         """What outputs of this source have to copy."""
-        patterns = _name_patterns(rules) if _any_name_pattern(rules).search(source) else []
-        found = ((len(reads.findall(source)), writes) for reads, writes in patterns)
-        return cls(
-            rules,
-            _figures(source),
-            _number_words(source, rules),
-            # A name that no placeholder put there may be that of another: Maria is Mary in English.
-            tuple((count, writes) for count, writes in found if count),
-            bool(_REPEATED.search(source)),
+        found = (
+            (len(reads.findall(source)), writes)
+            for name, reads, writes in _name_patterns(rules)
+            if name in source
         )
+        # A name that no placeholder put there may be that of another: Maria is Mary in English.
+        placeholders = tuple((count, writes) for count, writes in found if count)
+        return cls(source, rules, _figures(source), placeholders)
 
     def count_errors(self, output: str) -> int:
         """How many numbers, placeholders and words of the output contradict the source.
@@ -101,13 +102,15 @@ class SourceCopies:
         >>> copies.count_errors("I have three cats."), copies.count_errors("I have 4 cats.")
         (0, 2)
         """
-        figures, words = _figures(output), _number_words(output, self.rules)
-        missing = (self.figures - figures - words).total() if self.figures else 0
-        may_invent = not figures or self.number_words["?"]
-        invented = 0 if may_invent else (figures - self.figures - self.number_words).total()
-        parts = _WORD_OR_FIGURE.findall(output.lower())
-        may_repeat = not self.repeats_words and any(map(eq, parts, parts[1:]))
-        repeated = len(_REPEATED.findall(output)) if may_repeat else 0
+        figures, missing, invented = _figures(output), 0, 0
+        if self.figures:
+            missing = (self.figures - figures - _number_words(output, self.rules)).total()
+        if figures:
+            words = _number_words(self.source, self.rules)
+            invented = 0 if words["?"] else (figures - self.figures - words).total()
+        repeated = len(_REPEATED.findall(output))
+        if repeated and _REPEATED.search(self.source):
+            repeated = 0
         names = sum(abs(count - len(writes.findall(output))) for count, writes in self.placeholders)
         return missing + invented + repeated + names
 
@@ -121,22 +124,14 @@ def _figures(text: str) -> Counter[str]:
 
 def _number_words(text: str, rules: TextRules) -> Counter[str]:
     words = _WORD.findall(text.lower())
-    if rules.number_words.keys().isdisjoint(words):
-        return _NONE
     return Counter(rules.number_words[word] for word in words if word in rules.number_words)
 
 
 @cache
-def _name_patterns(rules: TextRules) -> list[tuple[re.Pattern[str], re.Pattern[str]]]:
-    """How a source has each name and place that stands in for others, and how an output writes it."""
+def _name_patterns(rules: TextRules) -> list[tuple[str, re.Pattern[str], re.Pattern[str]]]:
+    """Each name and place that stands in for others, how a source has it, and how an output writes it."""
     return [
-        (re.compile(rf"\b{re.escape(each.reads)}s?\b"), re.compile(each.writes))
+        (each.reads, re.compile(rf"\b{re.escape(each.reads)}s?\b"), re.compile(each.writes))
         for kind in ("male", "female", "place")
         for each in rules.placeholders[kind]
     ]
-
-
-@cache
-def _any_name_pattern(rules: TextRules) -> re.Pattern[str]:
-    """Finds any of the names; most sources have none."""
-    return re.compile("|".join(reads.pattern for reads, _ in _name_patterns(rules)))

@@ -240,4 +240,5 @@ def _write_products(counts: Integers, owner: Integers, *, out: Counts) -> None:
     starts = np.flatnonzero(_find_runs(owner)[0]).tolist()
     for x in rows:
         for start, end in pairwise([*starts, len(x)]):
-            np.matmul(x[start:end].T, x[start:end], out=out[owner[start]])
+            own = x[start:end]
+            np.dot(own.T, own, out=out[owner[start]])  # half the overhead of matmul

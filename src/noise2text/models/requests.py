@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from noise2text.core.config import apply_overrides
@@ -269,13 +270,12 @@ class BatchedRequests:
 def _decode_candidates(
     tokenizer: Tokenizer, decoded: Sequence[SentenceCandidates], sources: Sequence[str]
 ) -> list[list[Candidate]]:
-    texts = iter(tokenizer.decode([row for sentence in decoded for row in sentence.tokens]))
+    rows = [[tuple(row) for row in sentence.tokens] for sentence in decoded]
+    different = list(dict.fromkeys(chain.from_iterable(rows)))  # candidates are often equal
+    texts = dict(zip(different, tokenizer.decode(different), strict=True))
     return [
-        [
-            Candidate(text=next(texts), tokens=tuple(row), score=score, source=source)
-            for row, score in zip(sentence.tokens, sentence.scores, strict=True)
-        ]
-        for sentence, source in zip(decoded, sources, strict=True)
+        [Candidate(texts[row], row, score, source) for row, score in zip(own, sentence.scores, strict=True)]
+        for own, sentence, source in zip(rows, decoded, sources, strict=True)
     ]
 
 

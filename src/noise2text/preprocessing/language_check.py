@@ -31,7 +31,7 @@ LANGUAGE_NAMES = {
 
 _WORDS_FILE = Path(__file__).with_name("frequent_words.toml")
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
-_LAST_LATIN = "\u024f"
+_BEYOND_LATIN = re.compile("[^\0-\u024f]")
 _SCRIPTS = (
     "CYRILLIC",
     "GREEK",
@@ -62,17 +62,24 @@ def find_other_language(text: str, expected: str) -> str:
     >>> find_other_language("Where is the station?", "de"), find_other_language("Wo ist er?", "de")
     ('English', '')
     """
-    letters = [character for character in text if character.isalpha()]
-    beyond_latin = [letter for letter in letters if letter > _LAST_LATIN]
-    scripts = Counter(unicodedata.name(letter, "").split(" ")[0].split("-")[0] for letter in beyond_latin)
-    for script in _SCRIPTS if beyond_latin else ():
-        if 2 * scripts[script] > len(letters):
-            return script.capitalize() if script != "CJK" else "Chinese or Japanese"
+    if _BEYOND_LATIN.search(text) and (script := _find_script(text)):
+        return script
     languages = _load_languages_of_words()
-    hits = Counter(
-        chain.from_iterable(languages[word] for word in _WORD.findall(text.lower()) if word in languages)
-    )
-    own = hits.pop(expected, 0)
+    known = [languages[word] for word in _WORD.findall(text.lower()) if word in languages]
+    own = sum(expected in each for each in known)
+    if len(known) <= max(1, 2 * own):  # no language has more words than there are
+        return ""
+    hits = Counter(chain.from_iterable(known))
     others = [language for language in LANGUAGE_NAMES if language != expected]
     other = max(others, key=hits.__getitem__)
-    return LANGUAGE_NAMES[other] if hits[other] >= 2 and hits[other] > 2 * own else ""
+    return LANGUAGE_NAMES[other] if hits[other] > max(1, 2 * own) else ""
+
+
+def _find_script(text: str) -> str:
+    """The script of most letters, if it is not Latin; else empty."""
+    letters = filter(str.isalpha, _BEYOND_LATIN.findall(text))
+    scripts = Counter(unicodedata.name(letter, "").split(" ")[0].split("-")[0] for letter in letters)
+    for script in _SCRIPTS:
+        if 2 * scripts[script] > sum(map(str.isalpha, text)):
+            return script.capitalize() if script != "CJK" else "Chinese or Japanese"
+    return ""

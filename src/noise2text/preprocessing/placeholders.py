@@ -19,7 +19,7 @@ from functools import cache
 from noise2text.preprocessing.restoration import Restoration
 from noise2text.preprocessing.text_rules import Placeholder, TextRules
 
-__all__ = ["Value", "find_values", "replace_values"]
+__all__ = ["Value", "find_values", "has_address", "replace_values"]
 
 _NUMBER = r"\d+(?:[.,]\d+)*"
 _NAME = r"[^\W\d_a-zäöüß][\w-]*[\w]"
@@ -31,7 +31,9 @@ _HOUR = re.compile(r"\b(1[3-9]|2[0-4]) ?Uhr\b")  # earlier hours the model knows
 _PHONE = re.compile(r"\+?\d[\d/-]*(?: [\d/-]*\d{2,})+\b|\+?\d{6,}")
 _YEAR = re.compile(r"(?<![\d.,])(?:1\d|20)\d\d(?![\d%]|[.,]\d)")
 _PLAIN_NUMBER = re.compile(rf"(?<![\w.,]){_NUMBER}(?![\w])")
-_INTRODUCED = re.compile(rf"\b(?:heiße|heißt|namens) ({_NAME})")
+_INTRODUCTIONS = ("heiße", "heißt", "namens")
+_INTRODUCED = re.compile(rf"\b(?:{'|'.join(_INTRODUCTIONS)}) ({_NAME})")
+_WORD = re.compile(r"\w+")
 MAX_PLAIN_NUMBER = 12
 
 
@@ -48,9 +50,12 @@ class Value:
 
 def replace_values(sentence: str, rules: TextRules) -> tuple[str, tuple[Restoration, ...]]:
     """The sentence with placeholders for its values, and what puts the values into the output."""
+    values = find_values(sentence, rules)
+    if not values:
+        return sentence, ()
     free = {kind: list(each) for kind, each in rules.placeholders.items()}
     pieces, restorations, position = [], [], 0
-    for value in find_values(sentence, rules):
+    for value in values:
         placeholder = _take_placeholder(free, value.kind, sentence)
         if placeholder is None:
             continue
@@ -115,15 +120,21 @@ def find_values(sentence: str, rules: TextRules) -> list[Value]:
 
 def _find_all(sentence: str, rules: TextRules) -> Iterator[Value]:
     patterns = _Patterns.of(rules)
-    has_figures = _FIGURE.search(sentence) is not None
-    for pattern, kind in ((_EMAIL, "male"), (_URL, "place")):
-        for match in pattern.finditer(sentence):
-            yield Value(*match.span(), kind, match[0])
-    if has_figures:
+    if has_address(sentence):
+        for pattern, kind in ((_EMAIL, "male"), (_URL, "place")):
+            for match in pattern.finditer(sentence):
+                yield Value(*match.span(), kind, match[0])
+    if _FIGURE.search(sentence):
         yield from _find_times(sentence)
         yield from _find_money(sentence, rules, patterns)
         yield from _find_numbers(sentence, patterns)
-    yield from _find_names(sentence, rules, patterns)
+    if not patterns.words_of_names.isdisjoint(_WORD.findall(sentence)):  # finding names takes much longer
+        yield from _find_names(sentence, rules, patterns)
+
+
+def has_address(text: str) -> bool:
+    """Whether the text may have an address of a mailbox or a page in it: nothing else has such marks."""
+    return "@" in text or "://" in text or "www." in text
 
 
 @dataclass(frozen=True)
@@ -136,6 +147,8 @@ class _Patterns:
         title: a title and a name.
         names: by kind, known first names.
         place: known places.
+        words_of_names: the words that a title, a name or a place begins with, or that introduce a name; a
+            sentence without any of them has no name.
     """
 
     money_after: re.Pattern[str]
@@ -144,6 +157,7 @@ class _Patterns:
     title: re.Pattern[str]
     names: Mapping[str, re.Pattern[str]]
     place: re.Pattern[str]
+    words_of_names: frozenset[str]
 
     @staticmethod
     @cache
@@ -151,6 +165,8 @@ class _Patterns:
         """The patterns of these languages."""
         months = "|".join(sorted(rules.months))
         kinds = {"male": _any_of(rules.male_names), "female": _any_of(rules.female_names)}
+        known_names = (*rules.titles, *rules.male_names, *rules.female_names, *rules.place_names)
+        first_words = [_WORD.findall(name)[0] for name in known_names]
         return _Patterns(
             money_after=re.compile(
                 rf"({_NUMBER})(?:,[-–]+)? ?({_any_of(map(re.escape, rules.currencies))})(?!\w)",
@@ -164,6 +180,7 @@ class _Patterns:
                 kind: re.compile(rf"^({known}) {_NAME}\b|\b({known})(s?)\b") for kind, known in kinds.items()
             },
             place=re.compile(rf"\b({'|'.join(sorted(rules.place_names, key=len, reverse=True))})\b"),
+            words_of_names=frozenset([*first_words, *(f"{word}s" for word in first_words), *_INTRODUCTIONS]),
         )
 
 

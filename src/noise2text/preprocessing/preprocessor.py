@@ -20,8 +20,7 @@ Each text is preprocessed alone, so that its output does not depend on the other
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from noise2text.core.config import Config, option, require_at_least
 from noise2text.core.errors import Problem
@@ -129,10 +128,6 @@ class Preprocessor:
     tokenizer: Tokenizer
     max_source: int
     clause_words: int = 0
-    fits: Callable[[str], bool] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "fits", lambda text: len(self.tokenizer.encode([text])[0]) < self.max_source)
 
     def __call__(self, text: str) -> PreprocessedText:
         """The text in segments."""
@@ -162,7 +157,10 @@ class Preprocessor:
             sentence = restore_case(sentence, self.rules, self.tokenizer)
         if "clauses" not in self.parts:
             return [Clause(sentence)]
-        return split_clauses(sentence, self.rules, max_words=self.clause_words, fits=self.fits)
+        return split_clauses(sentence, self.rules, max_words=self.clause_words, fits=self._fits)
+
+    def _fits(self, text: str) -> bool:
+        return self.tokenizer.has_fewer_tokens(text, self.max_source)
 
     def _make_segment(self, clause: Clause, *, number: int, count: int, first: bool) -> Segment:
         """The segment of one clause of `count` clauses of a sentence."""
@@ -191,7 +189,7 @@ class Preprocessor:
 
 def _has_only_words(text: str) -> bool:
     """Whether no word is longer than words are: patterns for names and numbers take its length squared."""
-    return all(len(word) <= MAX_WORD for word in text.split())
+    return len(text) <= MAX_WORD or all(len(word) <= MAX_WORD for word in text.split())
 
 
 def build_preprocessor(config: object, tokenizer: Tokenizer, max_source: int) -> Preprocessor | None:

@@ -15,6 +15,7 @@ __all__ = ["MAX_WORD", "Clause", "split_clauses", "split_sentences"]
 _SENTENCE_END = re.compile(
     r"(?<![.!?…])[.!?…]+[\"'”“»)\]]*(?=\s+[\"'„“«(\[¿¡]*[^\W_a-zäöü])|(?<![!?])[!?]+(?=\s)|\n+"
 )
+_MARK = re.compile(r"[.!?…\n]")  # of those that end a sentence
 _CLAUSE_END = re.compile(r"[,;:]\s+|(?<!\s)\s+[–—-]\s+")
 _TRAILING_MARKS = " \t\n\r\f\v\x85\xa0\u2028\u2029,;:–—"
 _INITIAL_OR_NUMBER = re.compile(r"(?:^|\s)(?:[^\W\d_]|\d+)$")
@@ -33,6 +34,8 @@ def split_sentences(text: str, rules: TextRules) -> list[str]:
     ['Hallo!', 'Dr. Meier kommt am 3. Mai.', 'Gut.']
     """
     sentences, start = [], 0
+    if not _MARK.search(text, 0, len(text) - 1):  # a sentence ends nowhere before the end of the text
+        return [sentence] if (sentence := text.strip()) else []
     for match in _SENTENCE_END.finditer(text):
         before = text[start : match.start()]
         if match[0] == "." and _ends_in_abbreviation(before, rules):

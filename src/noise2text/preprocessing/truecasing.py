@@ -12,18 +12,24 @@ import re
 from collections.abc import Callable
 
 from noise2text.data.tokenizer import Tokenizer
+from noise2text.preprocessing.placeholders import has_address
 from noise2text.preprocessing.text_rules import TextRules
 
 __all__ = ["is_in_one_case", "restore_case"]
 
 _WORD = re.compile(r"[^\W\d_]+")
+_CAPITALIZED = re.compile(r"[A-Z][a-z]")
 _VERBATIM = re.compile(r"\S+@\S+|\S*://\S+|www\.\S+")
 MIN_CAPITALS = 5  # fewer letters, such as USA or OK, may be an acronym
 
 
 def is_in_one_case(text: str) -> bool:
     """Whether all letters are capitals, or all are in lower case; a few capitals alone do not count."""
-    letters = "".join(_WORD.findall(_VERBATIM.sub("", text)))
+    if has_address(text):
+        text = _VERBATIM.sub("", text)
+    if _CAPITALIZED.search(text):
+        return False
+    letters = "".join(_WORD.findall(text))
     return bool(letters) and (
         letters.islower() or (letters.replace("ß", "").isupper() and len(letters) >= MIN_CAPITALS)
     )
