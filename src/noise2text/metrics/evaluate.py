@@ -141,7 +141,7 @@ def evaluate_alternatives(
     >>> from noise2text.metrics.evaluate import evaluate_alternatives
     >>> found = evaluate_alternatives([["He is ill.", "He is sick."]], [["He's sick.", "He is sick."]])
     >>> [round(found[name]["score"], 1) for name in ("quality_1", "best", "right")]
-    [45.7, 100.0, 1.0]
+    [27.7, 100.0, 1.0]
     """
     _check_counts(alternatives=alternatives, references=references)
     _check_references(references)
