@@ -42,4 +42,4 @@ def test_help_names_the_commands_and_reset_forgets(run: Callable[..., Outcome], 
 def test_a_wrong_option_ends_before_the_prompt(run: Callable[..., Outcome], model: Path) -> None:
     refused = run("chat", model, "--stepps", 3)
     assert (refused.code, refused.err.count("\n")) == (1, 1)
-    assert "did you mean steps" in refused.err
+    assert "did you mean --steps" in refused.err
