@@ -20,7 +20,7 @@ def page(
     model: Annotated[
         list[Path], typer.Option(help="A model folder or shipped model; give two to compare them.")
     ],
-    out: Annotated[
+    output: Annotated[
         Path, typer.Option(help="The file to write: page.html, or picture.svg for the first text.")
     ],
     input: Annotated[
@@ -41,13 +41,13 @@ def page(
     from noise2text.serving.page_data import collect_page_data, name_models
     from noise2text.serving.page_file import find_page_format
 
-    write_page = find_page_format(out)
+    write_page = find_page_format(output)
     if (input is None) == (not text):
         raise Problem("Give a file of texts or --text TEXT, one of the two.")
     if input is not None:
-        refuse_overwriting_input(out, input)
+        refuse_overwriting_input(output, input)
     texts = list(map(decode_argument, text or ())) or list(read_sources(str(input)))
-    with lock_output(out):
+    with lock_output(output):
         loaded = [load(folder, device=device, precision=precision) for folder in model]
         data = collect_page_data(
             dict(zip(name_models(model), loaded, strict=True)),
@@ -55,8 +55,8 @@ def page(
             seed=seed,
             overrides=parse_assignments(assignments),
         )
-        write_text_file(out, write_page(data))
-    print(f"{out} shows {_count(data.inputs, 'text')} by {_count(data.models, 'model')}.")
+        write_text_file(output, write_page(data))
+    print(f"{output} shows {_count(data.inputs, 'text')} by {_count(data.models, 'model')}.")
 
 
 def _count(things: Sequence[object], noun: str) -> str:
