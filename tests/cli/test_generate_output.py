@@ -226,6 +226,18 @@ def test_a_bad_line_is_found_before_anything_is_generated(
     assert len((tmp_path / "out.txt.draft").read_text().splitlines()) == 14  # 1 + 2 + 4 batches of 2
 
 
+def test_a_missing_folder_is_found_before_the_model_is_loaded(
+    run: Callable[..., Outcome], model: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from noise2text.commands.generation_job import GenerationJob
+
+    monkeypatch.setattr(GenerationJob, "load", None)
+    out = tmp_path / "missing" / "out.txt"
+    done = run("generate", model, "--input", source, "--output", out, *FAST)
+    sentence = f"There is no folder {out.parent} for the output {out}: make it, or name another."
+    assert (done.code, done.err) == (1, f"noise2text: {sentence}\n")
+
+
 @pytest.fixture
 def answering(model: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """`generate` at a terminal, and the terminal."""

@@ -108,7 +108,12 @@ def test_one_of_several_processes_can_leave_without_an_output() -> None:
         (["generate", "M", "--input", "T", "--set", "beams=3"], "beams"),
         (["generate", "M", "--input", "T", "--batch", "0"], "batch"),
         (["generate", "M", "--input", "T", "--device", "abacus"], "abacus"),
-        (["generate", "M", "--input", "T", "--output", "missing/folder/out.txt"], "cannot be written"),
+        (["generate", "M", "--input", "T", "--output", "missing/folder/out.txt"], "no folder missing/folder"),
+        (["generate", "M", "--input", "T", "--output", "T/out.txt"], "T is a file"),
+        (
+            ["sample", "M", "--count", "1", "--output", "missing/out.jsonl"],
+            "no folder missing for the output",
+        ),
         (["sample", "M", "--count", "0"], "at least 1 pair"),
         (["generate", "M", "--input", "T", "--output", "loop"], "is a link to itself"),
         (["evaluate", "--hyp", "T", "--ref", "E"], "E"),

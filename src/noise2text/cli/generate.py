@@ -22,7 +22,7 @@ from noise2text.cli.options import (
     SetOption,
     app,
 )
-from noise2text.cli.output import open_output, print_text, refuse_overwriting_input, warn
+from noise2text.cli.output import open_output, print_text, refuse_overwriting_input, require_folder_of, warn
 from noise2text.cli.ray_options import RayCommand, RayJob, run_on_ray
 from noise2text.core.errors import Problem, Stopped
 
@@ -141,6 +141,7 @@ def generate(
             raise Problem("--ray maps an --input to an --output: give both, and no texts.")
         _generate_on_ray(job, input, files.output, files, ray)
         return
+    require_folder_of(files.output)
     inputs = find_texts(texts, input, line_by_line=files.output is None)
     if files.resume and files.output is not None and has_finished(files.output):
         require_same_job(files.output, _describe(job, inputs, files), texts=inputs.total)
