@@ -164,7 +164,10 @@ def test_a_mistake_is_one_sentence_and_a_failure(
         ("evaluate --json=3", "The option --json takes no value. See `noise2text evaluate -h`."),
         ("compare M", "compare needs the option --test. See `noise2text compare -h`."),
         ("train --out O", "train needs RECIPE. See `noise2text train -h`."),
-        ("inspect M a b", "inspect does not take so many words: leave out a b. See `noise2text inspect -h`."),
+        (
+            "inspect M a b",
+            "inspect does not take so many words: leave out 'a b'. See `noise2text inspect -h`.",
+        ),
         ("serve M --port x", "The option --port takes a whole number. See `noise2text serve -h`."),
         ("generate M a --floor x", "The option --floor takes a number. See `noise2text generate -h`."),
     ],

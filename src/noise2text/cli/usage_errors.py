@@ -14,7 +14,7 @@ from typing import Any
 
 import typer
 
-from noise2text.core.errors import Problem, find_closest
+from noise2text.core.errors import Problem, abbreviate, find_closest
 
 __all__ = ["UsageError", "name_argument", "name_command", "refuse_unknown_settings", "show_usage_error"]
 
@@ -86,7 +86,7 @@ def _explain(error: Any, command: str) -> str:
     if parameter is None:
         extra = re.match(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", error.message, re.S)
         if extra:
-            return f"{command} does not take so many words: leave out {extra[1][:MAX_NAME]}."
+            return f"{command} does not take so many words: leave out {abbreviate(extra[1])}."
         message = str(error.message)
         return message if message.endswith((".", "?")) else f"{message}."
     is_option = parameter.param_type_name == "option"
