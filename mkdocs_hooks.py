@@ -61,11 +61,15 @@ def _keep_whole(word: re.Match[str]) -> str:
 
 def _commands_page() -> str:
     from noise2text.cli import app
-    from noise2text.cli.options import COMMAND_GROUPS
+    from noise2text.cli.options import COMMAND_GROUPS, SAME_WORDS
 
     root: Any = typer.main.get_command(app)
     context = root.make_context("noise2text", [], resilient_parsing=True)
-    lines = ["# Commands", "", "Every command and option, as `noise2text COMMAND --help` prints them."]
+    lines = [
+        *("# Commands", "", "Every command and option, as `noise2text COMMAND --help` prints them.", ""),
+        *("A word means the same in every command:", "", "| option | what it is |", "|---|---|"),
+        *(f"| `{words.replace(', ', '`, `')}` | {meaning} |" for words, meaning in SAME_WORDS.items()),
+    ]
     for heading, names in COMMAND_GROUPS.items():
         lines += ["", f"## {heading}"]
         for name in (name for name in names if name in root.commands):

@@ -30,8 +30,8 @@ def files(tmp_path: Path) -> Path:
 
 
 def test_lengths_are_analyzed_from_files_to_files(run: Run, files: Path) -> None:
-    outputs = [f"--output=best={files / 'good.txt'}", f"--output={files / 'bad.txt'}"]
-    given = ["lengths", *outputs, "--pairs", files / "test.jsonl", "--set", "buckets=3"]
+    outputs = [f"--hyp=best={files / 'good.txt'}", f"--hyp={files / 'bad.txt'}"]
+    given = ["lengths", *outputs, "--test", files / "test.jsonl", "--set", "buckets=3"]
     done = run("analyse", *given, "--out", files / "out")
     assert done.code == 0, done.err
     names = {"bleu-by-length", "relative-difference", "slope-tests"}
@@ -53,7 +53,7 @@ def test_runs_and_models_are_analyzed_by_their_folders(run: Run, model: Path, fi
     assert done.code == 0, done.err
     assert {path.stem for path in (files / "out").iterdir()} == {"curve-loss", "curve-valid_bleu"}
     given = [
-        "--pairs",
+        "--test",
         files / "test.jsonl",
         "--set",
         "sentences=1",
@@ -86,15 +86,15 @@ def test_the_list_names_all_with_their_needs_and_settings(run: Run) -> None:
         ("lengths", "Give an analysis and an output folder"),
         ("--out OUT", "Give an analysis and an output folder"),
         ("lengths --out OUT", "needs outputs"),
-        ("lengths --output x=FILES/good.txt --out OUT", "needs pairs"),
-        ("lengths --output x=FILES/missing.txt --pairs FILES/test.jsonl --out OUT", "There is no file"),
-        ("lengths --output x=FILES/empty.txt --pairs FILES/test.jsonl --out OUT", "has no lines"),
-        ("lengths --output x=FILES/good.txt --pairs FILES/empty.txt --out OUT", "has no pairs"),
-        ("lengths --output =FILES/good.txt --out OUT", "takes NAME=FILE"),
-        ("lengths --output FILES/good.txt --output FILES/good.txt --out OUT", "Two outputs are called"),
-        ("lengths --output x=FILES/good.txt --out OUT --set bucket=3", "did you mean buckets?"),
+        ("lengths --hyp x=FILES/good.txt --out OUT", "needs pairs"),
+        ("lengths --hyp x=FILES/missing.txt --test FILES/test.jsonl --out OUT", "There is no file"),
+        ("lengths --hyp x=FILES/empty.txt --test FILES/test.jsonl --out OUT", "has no lines"),
+        ("lengths --hyp x=FILES/good.txt --test FILES/empty.txt --out OUT", "has no pairs"),
+        ("lengths --hyp =FILES/good.txt --out OUT", "takes NAME=FILE"),
+        ("lengths --hyp FILES/good.txt --hyp FILES/good.txt --out OUT", "Two outputs are called"),
+        ("lengths --hyp x=FILES/good.txt --out OUT --set bucket=3", "did you mean buckets?"),
         (
-            "lengths --output x=FILES/good.txt --pairs FILES/test.jsonl --out FILES/good.txt/out",
+            "lengths --hyp x=FILES/good.txt --test FILES/test.jsonl --out FILES/good.txt/out",
             "out cannot be written",
         ),
         ("curves FILES/missing --out OUT", "There is no folder"),
@@ -117,6 +117,6 @@ def test_mistakes_are_one_sentence(run: Run, files: Path, arguments: str, words:
 def test_a_shipped_model_is_analyzed_by_its_name(run: Run, tmp_path: Path) -> None:
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("Der Hund schläft.\tThe dog is sleeping.\n")
-    made = run("analyse", "traces", "de-en", "--pairs", pairs, "--out", tmp_path / "found", "--device", "cpu")
+    made = run("analyse", "traces", "de-en", "--test", pairs, "--out", tmp_path / "found", "--device", "cpu")
     assert made.code == 0, made.err
     assert "The dog is sleeping." in (tmp_path / "found" / "traces.csv").read_text()

@@ -13,8 +13,8 @@ from .conftest import Outcome
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--batches", "8"], "--train times training steps"),
-        (["--set", "select=mbr"], "--train times training steps"),
+        (["--batches", "8"], "--training times training steps"),
+        (["--set", "select=mbr"], "--training times training steps"),
         (["--precision", "int4"], "precision"),
         (["--rows", "-3"], "not 25 and -3"),
     ],
@@ -22,7 +22,7 @@ from .conftest import Outcome
 def test_what_training_is_not_timed_by_is_refused(
     run: Callable[..., Outcome], model: Path, arguments: list[str], message: str
 ) -> None:
-    outcome = run("bench", model, "--train", "--device", "cpu", *arguments)
+    outcome = run("bench", model, "--training", "--device", "cpu", *arguments)
     assert outcome.code == 1
     assert message in outcome.err
 
@@ -56,7 +56,7 @@ def test_bench_refuses_as_a_setting_what_it_has_an_option_for(
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (("--rows", 4), "add --train"),
+        (("--rows", 4), "add --training"),
         (("--length", 0), "at least 1 token, not 0"),
         (("--set", "selected=mbr"), "there is no setting 'selected'"),
     ],

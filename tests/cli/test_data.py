@@ -141,15 +141,16 @@ def test_the_texts_of_a_model_are_detokenized_in_its_target_language(
 ) -> None:
     texts, out = tmp_path / "texts.txt", tmp_path / "plain.txt"
     texts.write_text("it &apos;s true , isn &apos;t it ?\n\nyes .\n")
-    done = run("data", "iwslt14", "--detokenise", "--texts", texts, "--out", out)
+    done = run("data", "iwslt14", "--detokenise", "--input", texts, "--output", out)
     assert done.code == 0, done.err
     assert done.out == f"{out}: 3 texts\n"
     assert out.read_text() == "it's true, isn't it?\n\nyes.\n"
     pairs = tmp_path / "test.jsonl"
     pairs.write_text('{"src": "ja .", "trg": "it &apos;s true ."}\n')
-    assert run("data", "iwslt14", "--detokenise", "--texts", pairs, "--out", out).code == 0
+    assert run("data", "iwslt14", "--detokenise", "--input", pairs, "--output", out).code == 0
     assert out.read_text() == "it's true.\n", "references, too"
-    for options in (["iwslt14", "--out", out], ["--detokenise", "--out", out]):
-        assert "--texts needs" in run("data", *options, "--texts", texts).err
-    told = run("data", "qqp", "--detokenise", "--texts", texts, "--out", out)
+    named, where = ["iwslt14", "--detokenise", "--input", texts], ["--output", out]
+    for wrong in (named, [*named[:1], *named[2:], *where], [*named[1:], *where], [*named[:2], *where]):
+        assert "give NAME --detokenise --input FILE --output FILE" in run("data", *wrong).err
+    told = run("data", "qqp", "--detokenise", "--input", texts, "--output", out)
     assert "qqp are not Moses tokens" in told.err

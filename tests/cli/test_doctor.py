@@ -15,16 +15,32 @@ from .conftest import Outcome
 
 
 def test_the_doctor_names_versions_devices_and_speed() -> None:
-    lines = list(examine(device="cpu", seconds=0.0))
-    assert __version__ in lines[0]
-    assert torch.__version__ in lines[0]
-    assert any(line.startswith("GPU") for line in lines)
-    assert any("s per sentence" in line for line in lines)
+    facts = list(examine(device="cpu", seconds=0.0))
+    assert facts[0][0] == "noise2text"
+    assert __version__ in facts[0][1]
+    assert torch.__version__ in facts[0][1]
+    assert any(name.startswith("GPU") for name, _ in facts)
+    assert any(name == "speed" and "s per sentence" in fact for name, fact in facts)
     missing = find_missing_extras(importlib.metadata.requires("noise2text") or [])
     listed = [
-        f"  pip install 'noise2text[{extra}]'  # {', '.join(names)}" for extra, names in missing.items()
+        ("", f"pip install 'noise2text[{extra}]'  # {', '.join(names)}") for extra, names in missing.items()
     ]
-    assert lines[len(lines) - len(listed) :] == listed
+    assert facts[len(facts) - len(listed) :] == listed
+
+
+def test_the_report_fits_a_terminal_in_two_columns(
+    run: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    installing = ("", "pip install 'noise2text[hub]'")
+    facts = [("system", "Linux x86_64"), *warn_of_load(15.2, cores=16), installing]
+    monkeypatch.setattr("noise2text.commands.doctor.examine", lambda device: iter(facts))
+    lines = run("doctor").out.splitlines()
+    assert lines[0] == "system      Linux x86_64"
+    assert lines[1].startswith("load        other programs use")
+    assert all(line.startswith(" " * 12) for line in lines[2:])
+    assert len(lines) == 4
+    assert max(map(len, lines)) <= 80
 
 
 @pytest.mark.long
@@ -41,5 +57,6 @@ def test_what_is_missing_is_listed_by_its_extra() -> None:
 
 def test_only_a_busy_machine_is_named_before_its_speed() -> None:
     assert list(warn_of_load(0.9, cores=2)) == []
-    (line,) = warn_of_load(5.2, cores=2)
-    assert line == "load: other programs use the CPU (5.2 on 2 cores), so the speed below is too low"
+    ((name, fact),) = warn_of_load(5.2, cores=2)
+    assert name == "load"
+    assert fact == "other programs use the CPU (5.2 on 2 cores), so the speed below is too low"

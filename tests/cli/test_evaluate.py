@@ -116,7 +116,7 @@ def test_a_model_is_scored_by_its_likelihood(
 ) -> None:
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("7 april 1957\t1957-04-07\n12 may 2001\t2001-05-12\n")
-    given = ("evaluate", "--likelihood", model, "--ref", pairs, "--samples", "3", "--seed", "1")
+    given = ("evaluate", "--likelihood", model, "--test", pairs, "--samples", "3", "--seed", "1")
     told = json.loads(run(*given, "--set", "sampling_noise_factor=2", "--json").out)
     loaded = noise2text.load(model)
     expected = loaded.likelihood_bound(
@@ -138,12 +138,19 @@ def test_a_model_is_scored_by_its_likelihood(
 def test_mistakes_about_the_likelihood_are_one_sentence(
     run: Callable[..., Outcome], model: Path, files: dict[str, Path]
 ) -> None:
-    both = run("evaluate", "--likelihood", model, "--ref", files["r.jsonl"], "--hyp", files["h.txt"])
+    both = run("evaluate", "--likelihood", model, "--test", files["r.jsonl"], "--hyp", files["h.txt"])
     assert both.code != 0
     assert "leave out --hyp" in both.err
-    neither = run("evaluate", "--ref", files["r.jsonl"])
-    assert neither.code != 0
-    assert "--likelihood MODEL" in neither.err
-    unknown = run("evaluate", "--likelihood", model, "--ref", files["r.jsonl"], "--set", "noise=2")
+    hyp, ref = ("--hyp", files["h.txt"]), ("--ref", files["r.jsonl"])
+    for given in ((), hyp, ref, (*hyp, *ref, "--test", files["r.jsonl"])):
+        neither = run("evaluate", *given)
+        assert (neither.code, neither.err.count("\n")) == (1, 1)
+        assert "--hyp FILE --ref FILE" in neither.err
+        assert "--likelihood MODEL --test FILE" in neither.err
+    for given in ((), ref):
+        without = run("evaluate", "--likelihood", model, *given)
+        assert (without.code, without.err.count("\n")) == (1, 1)
+        assert "--likelihood takes pairs, --test FILE" in without.err
+    unknown = run("evaluate", "--likelihood", model, "--test", files["r.jsonl"], "--set", "noise=2")
     assert unknown.code != 0
     assert "Traceback" not in unknown.err

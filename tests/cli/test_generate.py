@@ -339,6 +339,27 @@ def test_candidates_are_written_as_evaluate_reads_them(
     assert scored.code == 0, scored.err
 
 
+def test_fewer_different_texts_than_asked_for_are_counted(
+    run: Callable[..., Outcome], model: Path, teacher: Path, tmp_path: Path
+) -> None:
+    texts = tmp_path / "texts.txt"
+    texts.write_text("7 april 1957\n\n12. mai 2001\n")
+    two = ("--noise-beam", 2, "--length-beam", 1, "--steps", 2, "--floor", 1000)
+    diffusion = "try a larger --floor or --length-beam or --noise-beam."
+    one = run("generate", model, "7 april 1957", "--n", 3, *two)
+    counts = [len(line.split("\t")) for line in one.out.splitlines()]
+    assert one.err == f"noise2text: Different texts found: {counts[0]}, not 3; {diffusion}\n"
+    several = run("generate", model, "--input", texts, "--n", 3, *two)
+    fewest = min(len(line.split("\t")) for line in several.out.splitlines() if line)
+    told = f"2 of 3 inputs have less than 3 different texts, the least {fewest}; {diffusion}\n"
+    assert several.err.endswith(f"noise2text: {told}")
+    beam = run("generate", teacher, "7 april 1957", "--n", 3, "--beam", 2, "--floor", 1000)
+    assert beam.err.endswith("try a larger --floor or --beam or --samples.\n")
+    for enough in (1, 2):
+        given = ("--n", enough, "--beam", 8, "--floor", 1000)
+        assert "Different texts" not in run("generate", teacher, "7 april 1957", *given).err
+
+
 def test_too_little_memory_is_one_sentence(run: Callable[..., Outcome], model: Path, tmp_path: Path) -> None:
     source = tmp_path / "source.txt"
     source.write_text("7 april 1957\n")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from noise2text.commands.output_file import open_output_file
+from noise2text.commands.output_file import open_output_file, require_same_job
 from noise2text.core.errors import Problem
 
 from .conftest import Outcome
@@ -58,7 +58,7 @@ def test_a_stopped_job_goes_on_with_the_same_rows(
     resumed = run(*ask, "--resume")
     assert resumed.code == 0, resumed.err
     assert out.read_text() == whole
-    assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".out.txt.job.json", "out.txt"]
 
 
 def _stop_after(lines: int, patched: pytest.MonkeyPatch) -> None:
@@ -122,6 +122,53 @@ def test_a_job_is_not_resumed_with_other_texts(
     assert out.read_text() == run(*ask[:4], *FAST).out
 
 
+def test_a_finished_job_is_not_done_again(
+    run: Callable[..., Outcome], model: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--resume says so and leaves the file; where it cannot be sure, it refuses."""
+    from noise2text.commands.generation_job import GenerationJob
+
+    out = tmp_path / "out.txt"
+    ask = ("generate", model, "--input", source, "--output", out, *FAST)
+    assert run(*ask).code == 0
+    before = out.stat()
+    with monkeypatch.context() as patched:
+        patched.setattr(GenerationJob, "load", None)  # nothing is loaded
+        done = run(*ask, "--resume", "--batch", 3)
+        sentence = f"{out} is finished and stays as it is; leave out --resume to generate it again."
+        assert (done.code, done.out, done.err) == (0, "", f"noise2text: {sentence}\n")
+        for other, named in (
+            (("--seed", 1), "was made with numbers = 'seed=0"),
+            (("--json",), "was made with format = "),
+            (("--input", "-"), "was made with input = "),
+        ):
+            refused = run(*ask, *other, "--resume")
+            assert (refused.code, refused.err.count("\n")) == (1, 1)
+            assert named in refused.err
+            assert "leave out --resume to generate it again" in refused.err
+    assert (out.stat().st_mtime_ns, out.stat().st_ino) == (before.st_mtime_ns, before.st_ino)
+    out.write_text("another text\n")
+    assert "it has 1 lines for 11 texts" in run(*ask, "--resume").err
+    (tmp_path / ".out.txt.job.json").unlink()
+    refused = run(*ask, "--resume")
+    assert (refused.code, refused.err.count("\n")) == (1, 1)
+    assert "nothing says how it was made" in refused.err
+    assert out.read_text() == "another text\n"
+    assert run(*ask).code == 0, "without --resume it is generated again"
+    assert len(out.read_text().splitlines()) == len(TEXTS)
+
+
+def test_the_texts_of_a_pipe_are_not_called_finished(
+    run: Callable[..., Outcome], model: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.txt"
+    ask = ("generate", model, "--input", "-", "--output", out, *FAST)
+    assert run(*ask, stdin=b"7 april 1941\n").code == 0
+    refused = run(*ask, "--resume", stdin=b"8 april 1942\n")
+    assert (refused.code, refused.err.count("\n")) == (1, 1)
+    assert "whether a pipe has the same texts is not known" in refused.err
+
+
 def test_a_full_disk_is_named_with_the_file() -> None:
     refusal = r"/dev/full cannot be written \(No space left on device\)"
     with pytest.raises(Problem, match=refusal), open_output_file(Path("/dev/full")) as lines:
@@ -155,8 +202,13 @@ def test_an_older_output_stays_until_the_new_one_is_whole(tmp_path: Path) -> Non
         assert lines.resumed == 1
         lines.write("newer")
     assert out.read_text() == "new\nnewer\n"
-    with suppress(Problem), open_output_file(out):
-        raise Problem("a mistake before the first line")
+    for started_with in (None, {"numbers": "others"}):
+        with suppress(Problem), open_output_file(out, started_with=started_with):
+            raise Problem("a mistake before the first line")
+        require_same_job(out, {}, texts=2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".out.txt.job.json", "out.txt"]
+    with open_output_file(out) as lines:
+        lines.write("of a job that cannot be resumed")
     assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
 
 
@@ -172,6 +224,18 @@ def test_a_bad_line_is_found_before_anything_is_generated(
     piped = run("generate", model, "--input", "-", "--output", out, *FAST, stdin=source.read_bytes())
     assert piped.code == 1
     assert len((tmp_path / "out.txt.draft").read_text().splitlines()) == 14  # 1 + 2 + 4 batches of 2
+
+
+def test_a_missing_folder_is_found_before_the_model_is_loaded(
+    run: Callable[..., Outcome], model: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from noise2text.commands.generation_job import GenerationJob
+
+    monkeypatch.setattr(GenerationJob, "load", None)
+    out = tmp_path / "missing" / "out.txt"
+    done = run("generate", model, "--input", source, "--output", out, *FAST)
+    sentence = f"There is no folder {out.parent} for the output {out}: make it, or name another."
+    assert (done.code, done.err) == (1, f"noise2text: {sentence}\n")
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import typer
 
 from noise2text.cli import app
 from noise2text.cli.help import CommandWithPanels, GroupedCommands
+from noise2text.cli.options import SAME_WORDS
 from noise2text.core.config import describe
 from noise2text.models.folder import load_config
 
@@ -39,6 +40,28 @@ def test_help_lists_every_option_once(command: str, run: Callable[..., Outcome])
     listed = Counter(re.findall(r"^  (?:-h, )?(--[a-z-]+)", sections, re.M))
     options = [each.opts[-1] for each in COMMANDS[command].params if each.param_type_name == "option"]
     assert listed == Counter([*options, "--help"])
+
+
+def test_a_word_is_the_same_thing_in_every_command() -> None:
+    """--out is a folder, --output a file, --test has pairs and --pairs is a number."""
+    leaves = [leaf for each in COMMANDS.values() for leaf in getattr(each, "commands", {"": each}).values()]
+    explained: dict[str, set[str]] = {}
+    for command in leaves:
+        for each in command.params:
+            if each.param_type_name == "option":
+                explained.setdefault(each.opts[-1], set()).add(each.help)
+    assert all("folder" in text for text in explained["--out"])
+    assert all("folder" not in text for text in explained["--output"])
+    assert all(re.search("file|corpus", text) for text in explained["--output"])
+    assert all(re.search("texts?|corpus", text, re.I) for text in explained["--input"])
+    for split, name in (
+        ("--train", "[Tt]raining"),
+        ("--valid", "[Vv]alidation"),
+        ("--test", "[Tt]est pairs"),
+    ):
+        assert all(re.search(name, text) for text in explained[split]), split
+    assert all(re.match("How many|Pairs of texts on --sheet", text) for text in explained["--pairs"])
+    assert {word for words in SAME_WORDS for word in words.split(", ")} <= explained.keys()
 
 
 def test_arguments_are_in_capitals_without_their_types(run: Callable[..., Outcome]) -> None:

@@ -108,12 +108,17 @@ def test_one_of_several_processes_can_leave_without_an_output() -> None:
         (["generate", "M", "--input", "T", "--set", "beams=3"], "beams"),
         (["generate", "M", "--input", "T", "--batch", "0"], "batch"),
         (["generate", "M", "--input", "T", "--device", "abacus"], "abacus"),
-        (["generate", "M", "--input", "T", "--output", "missing/folder/out.txt"], "cannot be written"),
+        (["generate", "M", "--input", "T", "--output", "missing/folder/out.txt"], "no folder missing/folder"),
+        (["generate", "M", "--input", "T", "--output", "T/out.txt"], "T is a file"),
+        (
+            ["sample", "M", "--count", "1", "--output", "missing/out.jsonl"],
+            "no folder missing for the output",
+        ),
         (["sample", "M", "--count", "0"], "at least 1 pair"),
         (["generate", "M", "--input", "T", "--output", "loop"], "is a link to itself"),
         (["evaluate", "--hyp", "T", "--ref", "E"], "E"),
-        (["evaluate", "--likelihood", "M", "--ref", "T", "--set", "steps=0"], "whole numbers above 0"),
-        (["evaluate", "--likelihood", "M", "--ref", "T", "--set", "seed=1"], "no setting 'seed'"),
+        (["evaluate", "--likelihood", "M", "--test", "T", "--set", "steps=0"], "whole numbers above 0"),
+        (["evaluate", "--likelihood", "M", "--test", "T", "--set", "seed=1"], "no setting 'seed'"),
         (["inspect", "nowhere"], "nowhere"),
         (["rescale", "--target", "0"], "target"),
         (["rescale", "--vocab", "1"], "1"),
@@ -144,6 +149,69 @@ def test_a_mistake_is_one_sentence_and_a_failure(
     assert len(done.err.strip().splitlines()) == 1
     assert "Traceback" not in done.err
     assert not (tmp_path / "O").exists(), "a mistake leaves nothing behind"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("trian", "There is no command 'trian'; did you mean train? See `noise2text -h`."),
+        ("qqqqq", "There is no command 'qqqqq'. See `noise2text -h`."),
+        ("synth dats", "There is no command 'dats'; did you mean dates? See `noise2text synth -h`."),
+        ("--nonsense", "There is no option --nonsense. See `noise2text -h`."),
+        ("train cdcd --otu O", "There is no option --otu; did you mean --out? See `noise2text train -h`."),
+        ("vote A B -x", "There is no option -x. See `noise2text vote -h`."),
+        ("generate M --input", "The option --input needs a value. See `noise2text generate -h`."),
+        ("evaluate --json=3", "The option --json takes no value. See `noise2text evaluate -h`."),
+        ("compare M", "compare needs the option --test. See `noise2text compare -h`."),
+        ("train --out O", "train needs RECIPE. See `noise2text train -h`."),
+        (
+            "inspect M a b",
+            "inspect does not take so many words: leave out 'a b'. See `noise2text inspect -h`.",
+        ),
+        ("serve M --port x", "The option --port takes a whole number. See `noise2text serve -h`."),
+        ("generate M a --floor x", "The option --floor takes a number. See `noise2text generate -h`."),
+    ],
+)
+def test_what_is_no_command_line_is_one_sentence_with_the_nearest_name(
+    run: Callable[..., Outcome], words: str, sentence: str
+) -> None:
+    done = run(*words.split())
+    assert (done.code, done.out, done.err) == (2, "", f"noise2text: {sentence}\n")
+
+
+def test_a_value_that_is_not_one_of_a_few_is_refused_with_them(run: Callable[..., Outcome]) -> None:
+    done = run("evaluate", "--ref", "T", "--format", "jsn")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert all(name in done.err for name in ("--format", "'table'", "'latex'", "`noise2text evaluate -h`"))
+
+
+def test_a_word_that_is_printed_has_no_control_characters(run: Callable[..., Outcome]) -> None:
+    for words in (["--\x1b[1m"], ["\x1b[1m"], ["config", "a", "\x1b[1m"]):
+        done = run(*words)
+        assert done.code == 2
+        assert "\x1b" not in done.err
+
+
+def test_an_option_of_neither_the_command_nor_the_model_has_the_nearest_of_both(
+    run: Callable[..., Outcome], model: Path
+) -> None:
+    for command in (("generate", model, "7 april"), ("chat", model)):
+        for words, named in ((("--step", 5), "--steps"), (("--devise=cpu",), "--device")):
+            given = str(words[0]).partition("=")[0]
+            done = run(*command, *words)
+            see = f"See `noise2text {command[0]} {model} -h`."
+            sentence = f"There is no option {given}; did you mean {named}? {see}"
+            assert (done.code, done.out, done.err) == (1, "", f"noise2text: {sentence}\n")
+    done = run("generate", model, "7 april", "--qqqqq", 5)
+    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert "no setting 'qqqqq'; the settings are " in done.err
+
+
+def test_without_a_word_the_help_is_shown(run: Callable[..., Outcome]) -> None:
+    for command in ((), ("synth",)):
+        shown = run(*command)
+        help = run(*command, "-h")
+        assert (shown.out + shown.err).strip() == help.out.strip()
 
 
 def test_texts_are_utf_8_whatever_the_terminal_speaks() -> None:

@@ -15,7 +15,7 @@ FAST = ("--set", "steps=4", "--device", "cpu")
 
 def test_a_picture_is_drawn_of_the_first_text(run: Run, model: Path, tmp_path: Path) -> None:
     out = tmp_path / "new" / "picture.svg"
-    told = run("page", "--text", "7 april 1957", "--model", model, "--out", out, *FAST)
+    told = run("page", model, "--text", "7 april 1957", "--output", out, *FAST)
     assert told.code == 0, told.err
     assert told.out == f"{out} shows 1 text by 1 model.\n"
     assert "7 april 1957" in out.read_text(encoding="utf-8")
@@ -23,15 +23,21 @@ def test_a_picture_is_drawn_of_the_first_text(run: Run, model: Path, tmp_path: P
 
 def test_mistakes_are_one_sentence(run: Run, model: Path, tmp_path: Path) -> None:
     out = tmp_path / "picture.svg"
-    told = run("page", "--model", model, "--out", out, *FAST)
-    assert told.err == "noise2text: Give a file of texts or --text TEXT, one of the two.\n"
-    told = run("page", "--model", model, "--text", " ", "--out", out, *FAST)
+    told = run("page", model, "--output", out, *FAST)
+    assert told.err == "noise2text: Give --input FILE or --text TEXT, one of the two.\n"
+    texts = tmp_path / "texts.txt"
+    texts.write_text("7 april\n")
+    for given in ((), ("--text", "a"), ("--input", texts)):
+        told = run("page", model, texts, *given, "--output", out, *FAST)
+        sentence = f"{texts} is a file and no model: give texts as --input {texts}, after the model."
+        assert (told.code, told.err) == (1, f"noise2text: {sentence}\n")
+    told = run("page", model, "--text", " ", "--output", out, *FAST)
     assert told.err.startswith("noise2text: There is no text to show")
-    told = run("page", "--model", model, "--text", "a", "--out", tmp_path / "page.pdf", *FAST)
+    told = run("page", model, "--text", "a", "--output", tmp_path / "page.pdf", *FAST)
     assert "must end in" in told.err
-    told = run("page", "--model", model, "--model", model, "--text", "a", "--out", out, *FAST)
+    told = run("page", model, model, "--text", "a", "--output", out, *FAST)
     assert "twice" in told.err
-    told = run("page", "--model", model, "--text", "a", "--out", out, "--set", "stepps=3", "--device", "cpu")
+    told = run("page", model, "--text", "a", "--output", out, "--set", "stepps=3", "--device", "cpu")
     assert "steps" in told.err
     assert not list(tmp_path.glob("*.svg"))
 
@@ -41,7 +47,7 @@ def test_a_page_has_the_results_of_all_texts_and_models_in_it(
 ) -> None:
     given, out = tmp_path / "given.txt", tmp_path / "page.html"
     given.write_text("7 april 1957\n\n12. mai </script> 2001\n", encoding="utf-8")
-    told = run("page", given, "--model", model, "--model", teacher, "--out", out, *FAST)
+    told = run("page", model, teacher, "--input", given, "--output", out, *FAST)
     assert told.code == 0, told.err
     assert told.out == f"{out} shows 2 texts by 2 models.\n"
     page = out.read_text(encoding="utf-8")

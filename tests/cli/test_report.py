@@ -14,7 +14,7 @@ def test_it_writes_the_page_and_says_where(run: Run, model: Path, teacher: Path,
     out = tmp_path / "new" / "report.html"
     without = "candidates,positions,embeddings,degeneration,from-noise,lengths"
     told = run(
-        "report", model, teacher, "--out", out, "--sentences", 3, "--without", without, "--device", "cpu"
+        "report", model, teacher, "--output", out, "--sentences", 3, "--without", without, "--device", "cpu"
     )
     assert told.code == 0, told.err
     assert told.out.startswith(f"{out}: ")
@@ -25,9 +25,9 @@ def test_it_writes_the_page_and_says_where(run: Run, model: Path, teacher: Path,
 
 
 def test_a_mistake_is_one_sentence(run: Run, model: Path, tmp_path: Path) -> None:
-    told = run("report", model, "--out", tmp_path / "report.html", "--without", "samples")
+    told = run("report", model, "--output", tmp_path / "report.html", "--without", "samples")
     assert told.code == 1
     assert told.err == "noise2text: A report has no section 'samples'; did you mean sampling?\n"
-    told = run("report", tmp_path, "--out", tmp_path / "report.html", "--pairs", "nowhere.jsonl")
+    told = run("report", tmp_path, "--output", tmp_path / "report.html", "--test", "nowhere.jsonl")
     assert told.err == "noise2text: There is no file 'nowhere.jsonl'; check the name and the folder.\n"
     assert not (tmp_path / "report.html").exists()

@@ -31,10 +31,10 @@ def test_there_is_a_row_for_each_setting(small: Make) -> None:
     model = small()
     rows = list(bench(model, batches=[1, 2], steps=[1, 2], candidates=[1, 3], length=6, repeats=1))
     assert [(row.batch, row.label) for row in rows] == [
-        (batch, f"{candidates} candidates, {steps} steps")
+        (batch, f"{candidates}, {steps}")
         for batch in (1, 2)
-        for candidates in (1, 3)
-        for steps in (1, 2)
+        for candidates in ("1 candidate", "3 candidates")
+        for steps in ("1 step", "2 steps")
     ]
     assert all(row.seconds > 0 and row.first_call > 0 and row.peak_fraction > 0 for row in rows)
     assert all(row.sentences_per_second == row.batch / row.seconds for row in rows)
@@ -80,7 +80,10 @@ def test_the_report_is_a_table_or_json(folder: Path) -> None:
     model = load(folder, device="cpu")
     few = {"batches": "1", "steps": "2", "candidates": "1", "length": 5, "input": None, "peer": None}
     lines = list(bench_report(model, folder, **few, as_json=False))  # type: ignore[arg-type]
-    assert "1 candidates, 2 steps" in lines[2]
+    assert lines[0] == f"CPU, torch {torch.__version__}, float32"
+    assert "1 candidate, 2 steps " in lines[2]
+    assert lines[2].split()[-2] == "–", "the memory of a CPU is not measured"
+    assert len(lines[1]) == len(lines[2]) <= 80
     made = json.loads("".join(bench_report(model, folder, **few, as_json=True)))  # type: ignore[arg-type]
     assert made["rows"][0]["batch"] == 1
     assert set(made["growth"]) == {"length", "steps", "candidates", "batch"}

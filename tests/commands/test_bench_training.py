@@ -58,7 +58,17 @@ def test_a_baseline_without_steps_has_no_training_speed(tokenizer: Tokenizer, tm
 def test_the_command_times_the_training_of_a_model_like_this_one(tmp_path: Path, small: Make) -> None:
     config = shrunk(find_recipe("difformer").preset("tiny"), noise_factor=2.0)
     save(tmp_path / "model", small(), recipe="difformer", config=config)
-    wanted = ["bench", str(tmp_path / "model"), "--train", "--rows", "4", "--length", "6", "--device", "cpu"]
+    wanted = [
+        "bench",
+        str(tmp_path / "model"),
+        "--training",
+        "--rows",
+        "4",
+        "--length",
+        "6",
+        "--device",
+        "cpu",
+    ]
     result = CliRunner().invoke(app, [*wanted, "--json"])
     assert result.exit_code == 0, result.output
     (row,) = json.loads(result.output)

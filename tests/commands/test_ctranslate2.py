@@ -108,7 +108,7 @@ def test_bench_compares_quality_and_time_with_a_trained_transformer(
         )
     )
     assert "beam 5: of 4 texts, 4 of CTranslate2 in float32" in "\n".join(lines)
-    for system in ("1 candidates, 2 steps", "its own settings", "CTranslate2, greedy", "CTranslate2, beam 5"):
+    for system in ("1 candidate, 2 steps", "its own settings", "CTranslate2, greedy", "CTranslate2, beam 5"):
         rows = [line for line in lines if system in line]
         assert [line.split()[0] for line in rows] == ["1", "2"]
         assert all(float(line.split()[-1]) >= 0 for line in rows)  # BLEU

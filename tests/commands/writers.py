@@ -84,7 +84,7 @@ def _experiment(given: Path, out: Path) -> None:
 
 
 def _page(given: Path, out: Path) -> None:
-    _run_command("page", "--model", given / "model", given / "few.jsonl", "--out", out / "page.html")
+    _run_command("page", given / "model", "--input", given / "few.jsonl", "--output", out / "page.html")
 
 
 def _convert(given: Path, out: Path) -> None:

@@ -166,8 +166,12 @@ def test_any_metrics_can_be_asked_for_by_name() -> None:
     asked = ["bleu-lc", "chrf++", "ter", "exact_match", "sari"]
     assert list(result)[:5] == asked
     assert list(result["copy_source"]) == asked
+    named: Any
+    mixed = ["bleu-lc", METRICS_BY_NAME["chrf++"], "TER", "exact-match", "sari"]
+    for named in (names.split(","), mixed, names):
+        assert evaluate(["a b"], [["a b"]], ["a c"], metrics=named) == result
     for name in METRICS_BY_NAME:
-        assert find_metrics(name) == (METRICS_BY_NAME[name],)
+        assert find_metrics(name) == find_metrics([name]) == (METRICS_BY_NAME[name],)
 
 
 @pytest.mark.parametrize(
@@ -176,9 +180,14 @@ def test_any_metrics_can_be_asked_for_by_name() -> None:
         ("bleu,blue", ("'blue'", "chrf++", "bertscore=FOLDER")),
         ("bertscore", ("bertscore=FOLDER",)),
         ("bleu=x", ("no metric 'bleu'",)),
+        (["bleu", "blue"], ("'blue'", "chrf++", "bertscore=FOLDER")),
+        ([3], ("a name, not 3", "chrf++", "bertscore=FOLDER")),
+        ([], ("is empty",)),
+        ("", ("is empty",)),
+        (None, ("['bleu', 'chrf']", "not None")),
     ],
 )
-def test_a_mistyped_metric_is_named(names: str, parts: tuple[str, ...]) -> None:
+def test_a_mistyped_metric_is_named(names: Any, parts: tuple[str, ...]) -> None:
     with pytest.raises(Problem) as problem:
         find_metrics(names)
     assert all(part in str(problem.value) for part in parts)
@@ -204,11 +213,15 @@ def test_with_draws_every_score_has_an_interval_around_it() -> None:
         ([], [], None, ("nothing to evaluate",)),
         (["a", "b"], [["a"], []], None, ("Sentence 2 has no reference",)),
         (["a"], ["a"], None, ("Sentence 1", "give a list")),
+        (None, [["a"]], None, ("evaluate takes a list of texts, not None",)),
+        ("a", [["a"]], None, ("put the one text into a list",)),
+        ([1], [["a"]], None, ("its item 1 is 1",)),
+        (["a"], None, None, ("references are a list with one item per sentence, not None",)),
+        (["a"], [[1]], None, ("Sentence 1, in its references,", "its item 1 is 1")),
+        (["a"], [["a"]], [None], ("its item 1 is None",)),
     ],
 )
-def test_mistakes_are_named(
-    hypotheses: list[str], references: list[list[str]], sources: list[str] | None, parts: tuple[str, ...]
-) -> None:
+def test_mistakes_are_named(hypotheses: Any, references: Any, sources: Any, parts: tuple[str, ...]) -> None:
     with pytest.raises(Problem) as problem:
         evaluate(hypotheses, references, sources)
     message = str(problem.value)

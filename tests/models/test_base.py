@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy
 import pytest
 import torch
 
@@ -232,9 +233,36 @@ def test_an_unknown_setting_is_refused_by_name(small: Make) -> None:
         small().generate(TEXTS, beam_size=3)
 
 
-def test_one_text_instead_of_a_list_is_refused(small: Make) -> None:
-    with pytest.raises(Problem, match="list"):
-        small().generate("7 april")
+@pytest.mark.parametrize(
+    ("texts", "refusal"),
+    [
+        ("7 april", "generate takes a list of texts: put the one text into a list."),
+        (None, "generate takes a list of texts, not None."),
+        (7, "generate takes a list of texts, not 7."),
+        (b"7 april", "generate takes a list of texts, not b'7 april'."),
+        ({"7 april": 1}, "generate takes a list of texts, not a value of type dict."),
+        (iter(["7 april"]), "generate takes a list of texts, not a value of type list_iterator."),
+        ([1], "generate takes a list of texts, but its item 1 is 1: give strings."),
+        (["7 april", None], "generate takes a list of texts, but its item 2 is None: give strings."),
+    ],
+)
+def test_what_is_no_list_of_texts_is_refused(small: Make, texts: Any, refusal: str) -> None:
+    with pytest.raises(Problem) as problem:
+        small().generate(texts)
+    assert str(problem.value) == refusal
+
+
+@pytest.mark.parametrize("name", ["seed", "batch", "n"])
+def test_numbers_are_whole(small: Make, name: str) -> None:
+    texts = []
+    for number in (1, numpy.int64(1), "3", None, 2.5):
+        given: dict[str, Any] = {name: number, **OPTIONS}
+        if number == 1:
+            texts.append(small().generate(TEXTS, **given).texts)
+            continue
+        with pytest.raises(Problem, match=f"takes a whole number as {name}, not {number!r}: give"):
+            small().generate(TEXTS, **given)
+    assert texts[0] == texts[1]
 
 
 def test_calling_a_model_gives_the_text_or_the_texts(small: Make) -> None:

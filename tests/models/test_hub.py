@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from huggingface_hub import hf_api
@@ -55,6 +56,27 @@ def test_a_model_is_not_saved_over_itself_or_without_its_recipe(
         load(saved, device="cpu").save_pretrained(saved)
     with pytest.raises(Problem, match="its recipe is unknown"):
         save_model(small(), tmp_path / "new")
+
+
+def test_a_folder_of_a_model_is_a_path_where_no_file_is(saved: Path, tmp_path: Path) -> None:
+    model = load(saved, device="cpu")
+    assert model.origin is not None
+    file = tmp_path / "file"
+    file.write_text("of somebody")
+    for name in (file, file / "below", file / "far" / "below"):
+        with pytest.raises(Problem, match=f"{file} is a file, so {name} cannot be a folder: choose another"):
+            model.save_pretrained(str(name))
+        with pytest.raises(Problem, match=f"{file} is a file, so {name} cannot be a folder"):
+            save(name, model, recipe="difformer", config=model.origin.config)
+    assert file.read_text() == "of somebody"
+    wrong: Any
+    for wrong, shown in ((None, "None"), (3, "3"), (model, "a value of type LengthPredictingModel")):
+        with pytest.raises(Problem, match=f"save_pretrained takes the path of a folder, not {shown}"):
+            model.save_pretrained(wrong)
+        with pytest.raises(Problem, match=f"load takes the path of a folder, not {shown}"):
+            load(wrong)
+    save(str(tmp_path / "text"), model, recipe="difformer", config=model.origin.config)
+    assert load(tmp_path / "text", device="cpu")("7 april") == model("7 april")
 
 
 @pytest.mark.parametrize(

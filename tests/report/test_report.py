@@ -173,7 +173,7 @@ def test_a_model_without_its_run_has_all_but_the_curves(
     without = [name for name in SECTIONS if name not in kept]
     report([model], out=out, pairs=str(dates / "valid.jsonl"), without=without, config=FEW)
     assert f"{model} has no metrics.jsonl: give the folder of a training run." in out.read_text()
-    with pytest.raises(Problem, match=r"does not record its validation pairs: give pairs with --pairs\.$"):
+    with pytest.raises(Problem, match=r"does not record its validation pairs: give pairs with --test\.$"):
         report([model], out=out, config=FEW)
 
 
@@ -191,7 +191,7 @@ def test_mistakes_are_told_in_a_sentence_before_any_work(
         report([run, empty], out=out, pairs=pairs)
     with pytest.raises(Problem, match=r"^A report has no section 'case'; did you mean cases\?$"):
         report([run], out=out, without=["case"])
-    with pytest.raises(Problem, match=r"is a folder; --out must be a file"):
+    with pytest.raises(Problem, match=r"is a folder; --output must be a file"):
         report([run], out=tmp_path)
     with pytest.raises(Problem, match=r"^A run is given twice: give each folder once\.$"):
         report([run, run], out=out, config=FEW)

@@ -52,8 +52,8 @@ class Need:
 
 MODELS = Need("models", "models", "add a model folder after the name of the analysis")
 RUNS = Need("runs", "models", "add the folder of a training run after the name of the analysis")
-OUTPUTS = Need("outputs", "outputs", "give a system's texts as --output NAME=FILE")
-PAIRS = Need("pairs", "pairs", "give sources and references as --pairs FILE")
+OUTPUTS = Need("outputs", "outputs", "give a system's texts as --hyp NAME=FILE")
+PAIRS = Need("pairs", "pairs", "give sources and references as --test FILE")
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from noise2text.cli.options import app
+from noise2text.cli.usage_errors import UsageError, show_usage_error
 from noise2text.core.errors import Problem, Stopped, is_out_of_memory
 from noise2text.core.version import __version__
 
@@ -28,7 +29,7 @@ for _file in pkgutil.iter_modules(__path__):
 
 
 def main() -> None:
-    """Run a command; a user's mistake is one sentence and exit code 1."""
+    """Run a command; a user's mistake is one sentence and exit code 1, or 2 for what is no command line."""
     try:
         _run()
     except SystemExit as end:
@@ -52,9 +53,13 @@ def _run() -> None:
     _prepare_streams()
     try:
         try:
-            app(prog_name="noise2text")
+            code = app(prog_name="noise2text", standalone_mode=False)
         finally:
             sys.stdout.flush()  # now, while a full disk can still be explained
+        sys.exit(code or 0)
+    except UsageError as error:
+        show_usage_error(error)
+        sys.exit(2)
     except Problem as problem:
         print(f"noise2text: {problem}", file=sys.stderr)
         sys.exit(1)

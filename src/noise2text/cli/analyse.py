@@ -25,11 +25,11 @@ MAX_ROWS_SHOWN = 40  # a longer table is only written to files
 def analyse(
     name: Annotated[str | None, typer.Argument(help="The analysis, e.g. lengths; --list lists all.")] = None,
     models: Annotated[list[Path] | None, typer.Argument(help="Folders of models or runs, if needed.")] = None,
-    output: Annotated[
+    hyp: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=FILE", help="A system's texts, one per line; may be repeated."),
     ] = None,
-    pairs: Annotated[str | None, typer.Option(help="Sources and references, if needed.")] = None,
+    test: Annotated[str | None, typer.Option(help="Test pairs: sources and references, if needed.")] = None,
     out: Annotated[Path | None, typer.Option(help="The folder for JSON, CSV, SVG and PNG files.")] = None,
     assignments: SetOption = None,
     seed: SeedOption = 0,
@@ -56,8 +56,8 @@ def analyse(
     _check_folders(folders, out)
     inputs = Inputs(
         models=folders,
-        outputs=_read_outputs(output or []),
-        pairs=[] if pairs is None else list(read_pairs(pairs)),
+        outputs=_read_outputs(hyp or []),
+        pairs=[] if test is None else list(read_pairs(test)),
         options=parse_assignments(assignments),
         seed=seed,
         device=device,
@@ -108,9 +108,9 @@ def _read_outputs(outputs: Sequence[str]) -> dict[str, list[str]]:
         name, equals, path = each.partition("=")
         name, path = (name, path) if equals else (Path(each).stem, each)
         if not name or not path:
-            raise Problem(f"--output takes NAME=FILE, not {each!r}.")
+            raise Problem(f"--hyp takes NAME=FILE, not {each!r}.")
         if name in read:
-            raise Problem(f"Two outputs are called {name!r}: rename one with --output NAME=FILE.")
+            raise Problem(f"Two outputs are called {name!r}: rename one with --hyp NAME=FILE.")
         read[name] = read_texts(path)
     return read
 

@@ -44,8 +44,9 @@ class Training(OptionGroup):
     """Whether training is timed instead."""
 
     panel = "Training"
-    train: Annotated[
-        bool, typer.Option("--train", help="Time training steps instead: eager, with CUDA graphs, compiled.")
+    training: Annotated[
+        bool,
+        typer.Option("--training", help="Time training steps instead: eager, with CUDA graphs, compiled."),
     ] = False
     rows: Annotated[int, typer.Option(help="Pairs per training step; 0 takes them from the settings.")] = 0
 
@@ -73,16 +74,16 @@ def bench(
     from noise2text.core.config import apply_overrides
     from noise2text.models.folder import load
 
-    if training.train:
+    if training.training:
         if not generation.is_default() or assignments:
-            raise Problem("--train times training steps: it takes only --rows, --length and --precision.")
+            raise Problem("--training times training steps: it takes only --rows, --length and --precision.")
         for line in training_report(
             model, device=device, precision=precision, length=length, rows=training.rows, as_json=as_json
         ):
             print(line)
         return
     if training.rows:
-        raise Problem("--rows is the number of pairs per training step: add --train, or use --batches.")
+        raise Problem("--rows is the number of pairs per training step: add --training, or use --batches.")
     if length < 1:
         raise Problem(f"The length must be at least 1 token, not {length}.")
     loaded = load(model, device=device, precision=precision)

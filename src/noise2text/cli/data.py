@@ -28,12 +28,13 @@ def data(
     detokenise: Annotated[
         bool, typer.Option("--detokenise", help="Make plain text of Moses tokens: it &apos;s → it's.")
     ] = False,
-    texts: Annotated[
+    input: Annotated[
         str | None,
         typer.Option(
             help="With --detokenise, instead of --raw: a model's texts, or the targets of these pairs."
         ),
     ] = None,
+    output: Annotated[Path | None, typer.Option(help="With --input, the file to write.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Fail if the split sizes match no paper.")] = False,
     list_all: Annotated[
         bool, typer.Option("--list", help="List the datasets and where to get their files.")
@@ -55,8 +56,8 @@ def data(
         else:
             print_folded("\n\n".join(map(_entry, chosen)))
         return
-    if texts is not None:
-        _detokenize_texts(name, texts, out, asked=detokenise, reverse=reverse)
+    if input is not None or output is not None:
+        _detokenize_texts(name, input, output, asked=detokenise, reverse=reverse)
         return
     if name is None or raw is None or out is None:
         raise Problem(
@@ -71,7 +72,9 @@ def data(
     _compare(built, out, strict=strict)
 
 
-def _detokenize_texts(name: str | None, texts: str, out: Path | None, *, asked: bool, reverse: bool) -> None:
+def _detokenize_texts(
+    name: str | None, input: str | None, output: Path | None, *, asked: bool, reverse: bool
+) -> None:
     """Write the texts of a model as plain text, one per line."""
     from noise2text.core.files import write_text_file
     from noise2text.core.locks import lock_output
@@ -79,14 +82,14 @@ def _detokenize_texts(name: str | None, texts: str, out: Path | None, *, asked: 
     from noise2text.data.builders.registry import find_dataset
     from noise2text.data.corpus import read_texts
 
-    if name is None or out is None or not asked:
-        raise Problem("--texts needs the name of the dataset, --detokenise and --out FILE.")
+    if name is None or input is None or output is None or not asked:
+        raise Problem("To undo tokens of texts, give NAME --detokenise --input FILE --output FILE.")
     source, target = require_moses_languages(find_dataset(name))
     detokenize = load_detokenizer(source if reverse else target)
-    lines = [detokenize(text) for text in read_texts(texts)]
-    with lock_output(out):
-        write_text_file(out, "".join(f"{line}\n" for line in lines))
-    print(f"{out}: {len(lines):,} texts")
+    lines = [detokenize(text) for text in read_texts(input)]
+    with lock_output(output):
+        write_text_file(output, "".join(f"{line}\n" for line in lines))
+    print(f"{output}: {len(lines):,} texts")
 
 
 def _record(dataset: Dataset) -> dict[str, object]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+
+from noise2text.cli.folding import print_row
 from noise2text.cli.options import DeviceOption, app
 
 __all__ = ["doctor"]
@@ -16,5 +19,6 @@ def doctor(device: DeviceOption = None) -> None:
     """
     from noise2text.commands.doctor import examine
 
-    for line in examine(device=device):
-        print(line, flush=True)
+    for name, fact in examine(device=device):
+        print_row(name, fact, column=12)
+        sys.stdout.flush()  # the next fact may take seconds

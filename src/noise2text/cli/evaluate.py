@@ -12,7 +12,16 @@ import typer
 
 from noise2text.cli.folding import find_width
 from noise2text.cli.option_groups import OptionGroup
-from noise2text.cli.options import FILES, DeviceOption, FieldsOption, JsonOption, SeedOption, SetOption, app
+from noise2text.cli.options import (
+    FILES,
+    PAIRS,
+    DeviceOption,
+    FieldsOption,
+    JsonOption,
+    SeedOption,
+    SetOption,
+    app,
+)
 from noise2text.core.errors import Problem
 
 if TYPE_CHECKING:
@@ -34,7 +43,9 @@ class Texts(OptionGroup):
     """The files that are read."""
 
     panel = FILES
-    ref: Annotated[str, typer.Option(help="The references: one per line, or JSON Lines with trg and refs.")]
+    ref: Annotated[
+        str | None, typer.Option(help="The references: one per line, or JSON Lines with trg and refs.")
+    ] = None
     hyp: Annotated[str | None, typer.Option(help="The generated texts: one per line, or JSON Lines.")] = None
     src: Annotated[
         str | None, typer.Option(help="The sources, for the scores of copying, SARI, iBLEU and COMET.")
@@ -70,9 +81,10 @@ class Likelihood(OptionGroup):
     likelihood: Annotated[
         str | None,
         typer.Option(
-            metavar="MODEL", help="Score this model instead, by its likelihood of the pairs in --ref."
+            metavar="MODEL", help="Score this model instead, by its likelihood of the pairs in --test."
         ),
     ] = None
+    test: Annotated[str | None, typer.Option(help=f"The test pairs: {PAIRS}")] = None
     samples: Annotated[int, typer.Option(help="Diffusion steps that are evaluated per pair.")] = 32
     assignments: SetOption = None
     seed: SeedOption = 0
@@ -90,8 +102,11 @@ def evaluate(*, texts: Texts, scores: Scores, likelihood: Likelihood) -> None:
     if likelihood.likelihood is not None:
         _evaluate_likelihood(likelihood.likelihood, likelihood, texts, scores)
         return
-    if texts.hyp is None:
-        raise Problem("Give the generated texts with --hyp, or a model with --likelihood MODEL.")
+    if texts.hyp is None or texts.ref is None or likelihood.test is not None:
+        raise Problem(
+            "Give generated texts and references, --hyp FILE --ref FILE, or a model and test pairs, "
+            "--likelihood MODEL --test FILE."
+        )
     files = EvaluationFiles(
         texts.hyp,
         with_fields(texts.ref, texts.fields),
@@ -128,12 +143,13 @@ def _evaluate_likelihood(model: str, options: Likelihood, texts: Texts, scores: 
     from noise2text.data.corpus_paths import with_fields
     from noise2text.models.folder import load
 
-    if texts.hyp or texts.src or texts.against or texts.candidates or scores.metrics:
+    given = (texts.hyp, texts.ref, texts.src, texts.against, texts.candidates, scores.metrics)
+    if options.test is None or any(each is not None for each in given):
         raise Problem(
-            "--likelihood takes the pairs in --ref and no generated texts: leave out --hyp, --src, "
+            "--likelihood takes pairs, --test FILE, and no generated texts: leave out --hyp, --ref, --src, "
             "--against, --candidates and --metrics."
         )
-    pairs = list(read_pairs(with_fields(texts.ref, texts.fields)))
+    pairs = list(read_pairs(with_fields(options.test, texts.fields)))
     overrides: dict[str, Any] = dict(parse_assignments(options.assignments))
     if "steps" in overrides:  # of diffusion, which are not those of generation
         overrides["steps"] = parse_numbers(overrides["steps"], "--set steps")[0]

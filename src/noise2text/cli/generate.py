@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,7 +22,7 @@ from noise2text.cli.options import (
     SetOption,
     app,
 )
-from noise2text.cli.output import open_output, print_text, refuse_overwriting_input, warn
+from noise2text.cli.output import open_output, print_text, refuse_overwriting_input, require_folder_of, warn
 from noise2text.cli.ray_options import RayCommand, RayJob, run_on_ray
 from noise2text.core.errors import Problem, Stopped
 
@@ -126,6 +126,7 @@ def generate(
     from noise2text.commands.generate import generate_texts
     from noise2text.commands.generation_job import GenerationJob
     from noise2text.commands.input_texts import find_texts
+    from noise2text.commands.output_file import has_finished, require_same_job
     from noise2text.core.command_line import parse_assignments, parse_options, split_texts
 
     texts, settings = split_texts(arguments or [])
@@ -140,7 +141,12 @@ def generate(
             raise Problem("--ray maps an --input to an --output: give both, and no texts.")
         _generate_on_ray(job, input, files.output, files, ray)
         return
+    require_folder_of(files.output)
     inputs = find_texts(texts, input, line_by_line=files.output is None)
+    if files.resume and files.output is not None and has_finished(files.output):
+        require_same_job(files.output, _describe(job, inputs, files), texts=inputs.total)
+        warn(f"{files.output} is finished and stays as it is; leave out --resume to generate it again.")
+        return
     loaded = job.load()
     with _open_lines(job, inputs, files) as (lines, advance):
         for generated in generate_texts(
@@ -175,6 +181,12 @@ def _generate_on_ray(job: GenerationJob, input: str, output: Path, files: Files,
     run_on_ray(job, records, input=input, output=output, resume=files.resume, ray=ray)
 
 
+def _describe(job: GenerationJob, inputs: InputTexts, files: Files) -> dict[str, Any]:
+    """What decides the lines of the output."""
+    kind = f"json={files.as_json}, trace={files.trace}"
+    return job.describe() | {"input": inputs.identity, "format": kind}
+
+
 @contextmanager
 def _open_lines(
     job: GenerationJob, inputs: InputTexts, files: Files
@@ -182,11 +194,9 @@ def _open_lines(
     """Context manager: where lines are written, and what is called with the number of finished texts."""
     from noise2text.commands.display import count_progress
 
-    kind = f"json={files.as_json}, trace={files.trace}"
-    started_with = job.describe() | {"input": inputs.identity, "format": kind}
     progress = nullcontext(_ignore) if _texts_are_seen(files) else count_progress("sentences", inputs.total)
     with (
-        open_output(files.output, resume=files.resume, started_with=started_with) as lines,
+        open_output(files.output, resume=files.resume, started_with=_describe(job, inputs, files)) as lines,
         progress as advance,
         _explain_stop(lines, files.output),
     ):

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 from typer.core import TyperCommand, TyperGroup
 
-from noise2text.core.errors import Problem
+from noise2text.cli.usage_errors import name_argument, name_command, refuse_unknown_settings
+from noise2text.core.errors import Problem, abbreviate, find_closest
 
 __all__ = ["CommandWithPanels", "GroupedCommands"]
 
@@ -23,7 +24,11 @@ class CommandWithPanels(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.meta[_WORDS] = list(args)  # --help ends the parsing before the model is known
-        return super().parse_args(ctx, args)
+        with name_command(ctx):
+            left = super().parse_args(ctx, args)
+        if ctx.allow_extra_args and not ctx.resilient_parsing:
+            refuse_unknown_settings(ctx, [*ctx.args, *(ctx.params.get("arguments") or ())])
+        return left
 
     def get_help(self, ctx: Any) -> str:
         _fit_terminal(ctx)
@@ -42,7 +47,7 @@ class CommandWithPanels(TyperCommand):
             if record is None:
                 continue
             if parameter.param_type_name == "argument":
-                panels["Arguments"].append((_name_argument(parameter), record[1]))
+                panels["Arguments"].append((name_argument(parameter), record[1]))
             else:
                 panel = getattr(parameter, "rich_help_panel", None) or "Options"
                 panels.setdefault(panel, []).append(record)
@@ -62,6 +67,18 @@ class GroupedCommands(TyperGroup):
 
     groups: ClassVar[dict[str, tuple[str, ...]]] = {}
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        with name_command(ctx):
+            return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name = args[0]
+        if not (name.startswith("-") or ctx.resilient_parsing) and self.get_command(ctx, name) is None:
+            closest = find_closest(name, self.commands)
+            hint = "." if closest is None else f"; did you mean {closest}?"
+            ctx.fail(f"There is no command {abbreviate(name)}{hint}")
+        return super().resolve_command(ctx, args)
+
     def get_help(self, ctx: Any) -> str:
         _fit_terminal(ctx)
         return super().get_help(ctx)
@@ -77,13 +94,9 @@ class GroupedCommands(TyperGroup):
             _write_rows(formatter, heading, rows)
 
 
-def _name_argument(parameter: Any) -> str:
-    return str(parameter.metavar or parameter.name).upper()
-
-
 def _show_argument(parameter: Any) -> str:
     """The argument as the usage line has it: [TEXT]... may be left out or repeated."""
-    name = _name_argument(parameter)
+    name = name_argument(parameter)
     return (name if parameter.required else f"[{name}]") + ("..." if parameter.nargs == -1 else "")
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from noise2text.cli.folding import print_folded
+from noise2text.cli.folding import print_row
 from noise2text.cli.options import JsonOption, app
 from noise2text.cli.output import escape_controls
 
 __all__ = ["inspect"]
+
+Facts = dict[str, dict[str, Any]]
+"""Facts by heading and name."""
 
 
 @app.command()
@@ -30,10 +33,21 @@ def inspect(
     if as_json:
         print(json.dumps(facts, indent=2, ensure_ascii=False))
         return
-    for title, values in facts.items():
-        print(title)
+    for title, values in _group(facts).items():
+        print(f"\n{title}" if title != "model" else title)
+        column = max(map(len, values)) + 4
         for name, value in values.items():
-            print_folded(f"  {name:<24} {escape_controls(_show(value))}")
+            print_row(name, escape_controls(_show(value)), indent=2, column=column)
+
+
+def _group(facts: Facts) -> Facts:
+    """The facts as they are printed: the settings of training by section, and those of generation once."""
+    groups: Facts = {"model": facts["model"]}
+    for name, value in facts["settings"].items():
+        section = name.partition(".")[0]
+        if section != "generation":
+            groups.setdefault(f"settings of {section}", {})[name] = value
+    return groups | {"settings of generation": facts["generation"]}
 
 
 def _show(value: object) -> str:

@@ -21,6 +21,7 @@ __all__ = [
     "HARDWARE",
     "PAIRS",
     "PAIRS_OR_PREPARED",
+    "SAME_WORDS",
     "SETTINGS",
     "App",
     "ConfigOption",
@@ -124,6 +125,17 @@ FILES = "Input and output"
 SETTINGS = "Settings"
 HARDWARE = "Hardware"
 """The headings under which --help lists the options that many commands share."""
+
+SAME_WORDS: dict[str, str] = {
+    "--out": "the folder that is written",
+    "--output": "the file that is written (with `--ray`, it may be a folder of files)",
+    "--input": "the texts that are read",
+    "--train, --valid, --test": "pairs of source and target: to train on, to choose by, to measure with",
+    "--hyp, --ref, --src": "one side alone, line by line: generated texts, references, sources",
+    "--pairs": "how many pairs",
+    "--set": "a setting and its value",
+}
+"""The options that mean the same in every command, and what they mean."""
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 SeedOption = Annotated[int, typer.Option(help="Decides the noise.", rich_help_panel=SETTINGS)]

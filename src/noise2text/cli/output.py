@@ -14,7 +14,14 @@ from noise2text.core.errors import Problem
 if TYPE_CHECKING:
     from noise2text.commands.output_file import OutputLines
 
-__all__ = ["escape_controls", "open_output", "print_text", "refuse_overwriting_input", "warn"]
+__all__ = [
+    "escape_controls",
+    "open_output",
+    "print_text",
+    "refuse_overwriting_input",
+    "require_folder_of",
+    "warn",
+]
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Control characters, which a terminal obeys, but for tabs and line breaks."""
@@ -45,6 +52,15 @@ def refuse_overwriting_input(output: Path | None, input: str) -> None:
         return
     if any(Path(part).exists() and output.samefile(part) for part in split_corpus_path(input)):
         raise Problem(f"{output} is also the input; choose another file for the output.")
+
+
+def require_folder_of(output: Path | None) -> None:
+    """Raise a Problem if the folder of an output does not exist, before anything is generated for it."""
+    if output is None or output.parent.is_dir():
+        return
+    if output.parent.exists():
+        raise Problem(f"{output.parent} is a file, so {output} cannot be written: choose another folder.")
+    raise Problem(f"There is no folder {output.parent} for the output {output}: make it, or name another.")
 
 
 @contextmanager

@@ -17,14 +17,15 @@ __all__ = ["page"]
 
 @app.command()
 def page(
-    model: Annotated[
-        list[Path], typer.Option(help="A model folder or shipped model; give two to compare them.")
+    models: Annotated[
+        list[Path],
+        typer.Argument(metavar="MODEL...", help="A model folder or shipped model; give two to compare them."),
     ],
-    out: Annotated[
+    output: Annotated[
         Path, typer.Option(help="The file to write: page.html, or picture.svg for the first text.")
     ],
     input: Annotated[
-        str | None, typer.Argument(help="One text per line, JSON Lines with src, or - for standard input.")
+        str | None, typer.Option(help="One text per line, JSON Lines with src, or - for standard input.")
     ] = None,
     text: Annotated[list[str] | None, typer.Option(help="A text; may be repeated.")] = None,
     assignments: SetOption = None,
@@ -41,22 +42,25 @@ def page(
     from noise2text.serving.page_data import collect_page_data, name_models
     from noise2text.serving.page_file import find_page_format
 
-    write_page = find_page_format(out)
+    write_page = find_page_format(output)
+    for model in models:
+        if model.is_file():
+            raise Problem(f"{model} is a file and no model: give texts as --input {model}, after the model.")
     if (input is None) == (not text):
-        raise Problem("Give a file of texts or --text TEXT, one of the two.")
+        raise Problem("Give --input FILE or --text TEXT, one of the two.")
     if input is not None:
-        refuse_overwriting_input(out, input)
+        refuse_overwriting_input(output, input)
     texts = list(map(decode_argument, text or ())) or list(read_sources(str(input)))
-    with lock_output(out):
-        loaded = [load(folder, device=device, precision=precision) for folder in model]
+    with lock_output(output):
+        loaded = [load(folder, device=device, precision=precision) for folder in models]
         data = collect_page_data(
-            dict(zip(name_models(model), loaded, strict=True)),
+            dict(zip(name_models(models), loaded, strict=True)),
             texts,
             seed=seed,
             overrides=parse_assignments(assignments),
         )
-        write_text_file(out, write_page(data))
-    print(f"{out} shows {_count(data.inputs, 'text')} by {_count(data.models, 'model')}.")
+        write_text_file(output, write_page(data))
+    print(f"{output} shows {_count(data.inputs, 'text')} by {_count(data.models, 'model')}.")
 
 
 def _count(things: Sequence[object], noun: str) -> str:

@@ -14,13 +14,13 @@ __all__ = ["report"]
 
 @app.command()
 def report(
-    out: Annotated[Path, typer.Option(help="The HTML file to write, e.g. report.html.")],
+    output: Annotated[Path, typer.Option(help="The HTML file to write, e.g. report.html.")],
     runs: Annotated[
         list[Path] | None, typer.Argument(help="Folders of runs or models; the first is the baseline.")
     ] = None,
-    pairs: Annotated[
+    test: Annotated[
         str | None,
-        typer.Option(help=f"Sources and references, by default the runs' validation pairs: {PAIRS}"),
+        typer.Option(help=f"Test pairs, by default the runs' validation pairs: {PAIRS}"),
     ] = None,
     sentences: Annotated[int, typer.Option(help="How many of the pairs to use, from the first.")] = 200,
     without: Annotated[
@@ -41,5 +41,5 @@ def report(
     config = ReportConfig(sentences=sentences, seed=seed, batch=batch, device=device)
     left_out = [name.strip() for name in without.split(",") if name.strip()]
     with TerminalDisplay.open() as display:
-        written = run(runs or [], out=out, pairs=pairs, without=left_out, config=config, display=display)
+        written = run(runs or [], out=output, pairs=test, without=left_out, config=config, display=display)
     print(f"{written}: {written.stat().st_size / 1e6:.1f} MB; open it in a browser, it works offline.")

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from noise2text.cli.options import EXTRA_OPTIONS, DeviceOption, PrecisionOption, SeedOption, SetOption, app
-from noise2text.cli.output import open_output
+from noise2text.cli.output import open_output, require_folder_of
 from noise2text.core.errors import Problem
 
 __all__ = ["sample"]
@@ -46,6 +46,7 @@ def sample(
 
     if count < 1:
         raise Problem(f"--count must be at least 1 pair, not {count}.")
+    require_folder_of(output)
     loaded = load(model, device=device, precision=precision)
     settings = parse_options(context.args) | parse_assignments(assignments)
     is_seen = output is None and sys.stdout.isatty()

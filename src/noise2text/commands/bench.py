@@ -152,13 +152,15 @@ def _format_json(model: Model, rows: Iterable[BenchRow]) -> Iterator[str]:
 
 def _format_table(model: Model, rows: Iterable[BenchRow]) -> Iterator[str]:
     """The lines of the table as they are measured, and then how the time scales."""
-    yield ", ".join(_describe_machine(model).values())
-    yield f"batch  {'configuration':<26}   ms/batch  sentences/s  first s     MiB  of peak"
+    machine = _describe_machine(model)
+    yield f"{machine['device']}, torch {machine['torch']}, {machine['type'].removeprefix('torch.')}"
+    yield f"batch  {'configuration':<25}   ms/batch sentences/s first s    MiB  of peak"
     for row in rows:
         peak = f"{row.peak_fraction:.1%}" if row.peak_fraction else "–"
+        memory = f"{row.memory:.0f}" if row.memory else "–"  # that of a CPU is not measured
         yield (
-            f"{row.batch:>5}  {row.label:<26} {1000 * row.seconds:>10.2f} {row.sentences_per_second:>12.1f} "
-            f"{row.first_call:>8.2f} {row.memory:>7.0f} {peak:>8}"
+            f"{row.batch:>5}  {row.label:<25} {1000 * row.seconds:>10.2f} {row.sentences_per_second:>11.1f} "
+            f"{row.first_call:>7.2f} {memory:>6} {peak:>8}"
         )
     for name, power in measure_scaling(model).items():
         yield f"twice the {name}: {2**power:.2f} times the time"
@@ -228,11 +230,19 @@ def list_configurations(
         return {"default settings": {}}
     fixed_length = {"length": length} if "length" in fields else {}
     return {
-        f"{each} candidates, {count} steps": {"steps": count, "stop_early": 0, "noise_beam": each}
+        f"{_count(each, 'candidate')}, {_count(count, 'step')}": {
+            "steps": count,
+            "stop_early": 0,
+            "noise_beam": each,
+        }
         | fixed_length
         for each in candidates
         for count in steps
     }
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def measure_scaling(model: Model, *, length: int = 16, steps: int = 8, repeats: int = 5) -> dict[str, float]:

@@ -128,12 +128,12 @@ def _require_steps(recipe: Recipe) -> None:
 def training_report(
     model: str | Path, *, device: str | None, precision: str, length: int, rows: int, as_json: bool
 ) -> Iterator[str]:
-    """The lines that `noise2text bench --train` prints: how fast a model like this one trains."""
+    """The lines that `noise2text bench --training` prints: how fast a model like this one trains."""
     if length < 1 or rows < 0:
         raise Problem(f"A batch has at least 1 token per row and 0 rows, not {length} and {rows}.")
     recipe, config = load_config(find_model_folder(model))
     _require_steps(recipe)
-    config = apply_overrides(config, {"precision": precision}, origin="bench --train")
+    config = apply_overrides(config, {"precision": precision}, origin="bench --training")
     tokenizer = Tokenizer.load(find_model_folder(model) / "tokenizer.json")
     length = min(length, config.data.max_source, config.data.max_target)
     speeds = measure_accelerations(

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from noise2text.core.config import apply_overrides
-from noise2text.core.errors import Problem, abbreviate
+from noise2text.core.config import apply_overrides, describe
+from noise2text.core.errors import Problem, abbreviate, find_closest
 from noise2text.models import Model
 
 __all__ = ["HELP", "Chat"]
 
 MAX_DIGITS = 18  # of a number: a seed has 63 bits
+MAX_NAME = 80
+COMMANDS = ("help", "settings", "reset", "quit")
 HELP = """Write a text and press Enter. Commands begin with a colon:
   :n 5             five different texts per text, best first
   :steps 10        any generation setting, here the number of steps
@@ -48,6 +50,25 @@ class Chat:
         name, _, value = line[1:].partition(" ")
         return self._obey(name.replace("-", "_"), value.strip())
 
+    def _check_name(self, name: str, value: str) -> None:
+        """Raise a Problem with a hint for a name that is close to a known one, or that has no value.
+
+        Others are left to `apply_overrides`, which knows further names for settings.
+        """
+        settings = [each for each, _, _ in describe(self.model.generation_config)]
+        known = [*settings, *self.numbers, *COMMANDS]
+        if name == "set":  # as on the command line
+            key, _, rest = value.replace("=", " ").partition(" ")
+            key = find_closest(key.replace("-", "_"), [*settings, *self.numbers]) or "steps"
+            raise Problem(f"There is no command :set; write :{key} {rest.strip() or 10}.")
+        closest = find_closest(name, known)
+        if name not in known and closest is not None:
+            raise Problem(
+                f"There is no :{name[:MAX_NAME]}; did you mean :{closest}? :help lists the commands."
+            )
+        if not value:
+            raise Problem(f":{name[:MAX_NAME]} needs a value, such as :steps 10; :help lists the commands.")
+
     def _obey(self, name: str, value: str) -> list[str]:
         """Follow a command; the setting that it changes is checked first."""
         if name in ("help", "h", ""):
@@ -59,8 +80,7 @@ class Chat:
                 raise Problem(f":{name} takes a whole number, not {abbreviate(value)}.")
             self.numbers[name] = int(value)
         elif name != "settings":
-            if not value:
-                raise Problem(f":{name} needs a value, such as :{name} 10; :help lists the commands.")
+            self._check_name(name, value)
             changed = self.overrides | {name: value}
             apply_overrides(self.model.generation_config, changed, origin="chat")
             self.overrides = changed

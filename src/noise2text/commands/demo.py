@@ -79,7 +79,7 @@ def _demo(out: Path, changes: Mapping[str, Any], console: Console) -> float:
     exact_match = _evaluate(model, pairs, out)
     console.print(f"\nOn {len(pairs)} unseen dates ({out / 'evaluation.json'}):")
     console.print(f"exact match {exact_match:.1f} %")
-    page = f"noise2text report {out} --out {out / 'report.html'}"
+    page = f"noise2text report {out} --output {out / 'report.html'}"
     console.print(f"\nFor a report on this run (needs noise2text[report]): {page}", markup=False)
     return exact_match
 

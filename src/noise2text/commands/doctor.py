@@ -23,43 +23,54 @@ BATCH = 8  # of the second speed check
 SENTENCE = "Ich würde gerne wissen, wann der nächste Zug nach Berlin fährt."
 
 
-def examine(*, device: str | None = None, seconds: float = 4.0) -> Iterator[str]:
-    """The lines of the report, as they are found out; a speed check takes so many seconds, or one call."""
-    yield f"noise2text {__version__}, Python {platform.python_version()}, torch {torch.__version__}"
-    yield f"system: {platform.system()} {platform.machine()}"
-    yield f"CPU: {os.cpu_count()} cores, {torch.get_num_threads()} threads"
+Fact = tuple[str, str]
+"""What a fact is about, and the fact."""
+
+
+def examine(*, device: str | None = None, seconds: float = 4.0) -> Iterator[Fact]:
+    """The facts of the report, as they are found out; a speed check takes so many seconds, or one call."""
+    yield (
+        "noise2text",
+        f"{__version__}, with Python {platform.python_version()} and torch {torch.__version__}",
+    )
+    yield "system", f"{platform.system()} {platform.machine()}"
+    yield "CPU", f"{os.cpu_count()} cores; torch uses {torch.get_num_threads()}"
     yield from _list_gpus()
     if hasattr(os, "getloadavg"):
         yield from warn_of_load(os.getloadavg()[0], os.cpu_count() or 1)
     for name in list_shipped_models():
         yield _time_model(name, device=device, seconds=seconds)
     missing = find_missing_extras(importlib.metadata.requires("noise2text") or [])
-    yield "everything else is optional and not installed:" if missing else "extras: all are installed"
+    yield "extras", "optional, and not installed:" if missing else "all are installed"
     for extra, packages in missing.items():
-        yield f"  pip install 'noise2text[{extra}]'  # {', '.join(packages)}"
+        yield "", f"pip install 'noise2text[{extra}]'  # {', '.join(packages)}"
 
 
-def _list_gpus() -> Iterator[str]:
+def _list_gpus() -> Iterator[Fact]:
     if not torch.cuda.is_available():
-        yield "GPU: none that torch can use"
+        yield "GPU", "none that torch can use"
     for index in range(torch.cuda.device_count()):
         facts = torch.cuda.get_device_properties(index)
-        yield f"GPU {index}: {facts.name}, {facts.total_memory / 2**30:.0f} GiB"
+        yield f"GPU {index}", f"{facts.name}, {facts.total_memory / 2**30:.0f} GiB"
 
 
-def warn_of_load(load: float, cores: int) -> Iterator[str]:
-    """A line if other programs keep more than half of the cores busy: the speed is then not the machine's."""
+def warn_of_load(load: float, cores: int) -> Iterator[Fact]:
+    """A fact if other programs keep more than half of the cores busy: the speed is then not the machine's."""
     if load > cores / 2:
-        yield f"load: other programs use the CPU ({load:.1f} on {cores} cores), so the speed below is too low"
+        yield (
+            "load",
+            f"other programs use the CPU ({load:.1f} on {cores} cores), so the speed below is too low",
+        )
 
 
-def _time_model(name: str, *, device: str | None, seconds: float) -> str:
+def _time_model(name: str, *, device: str | None, seconds: float) -> Fact:
     """The time per sentence of a shipped model, one at a time and in a batch."""
     model = load(name, device=device)
     model.generate([SENTENCE])  # the first call is slower
     alone, together = (_time_sentences(model, count, seconds=seconds) for count in (1, BATCH))
     where = torch.cuda.get_device_name(model.device) if model.device.type == "cuda" else "the CPU"
-    return f"speed: {name} takes {alone:.3f} s per sentence on {where}, {together:.3f} in batches of {BATCH}"
+    times = f"{alone:.3f} s per sentence on {where}, {together:.3f} in batches of {BATCH}"
+    return "speed", f"{name} takes {times}"
 
 
 def _time_sentences(model: Model, count: int, *, seconds: float) -> float:

@@ -111,7 +111,7 @@ def generate_texts(
     """
     model, batch = loaded.model, loaded.job.batch
     start, truncated = 0, 0
-    warnings = _WarningCounts()
+    warnings, different = _WarningCounts(), _DifferentTexts(loaded.job.n)
     for window in cut_windows(texts, batch):
         indices = range(start, start + len(window))
         start += len(window)
@@ -127,11 +127,14 @@ def generate_texts(
             plain = replace(request, texts=window[:GUIDED_TEXTS_COMPARED], selector=loaded.selector)
             show_line(describe_guidance(model, plain, output.texts))
         generated = split_output(output, n=loaded.job.n)
+        different.add(window, generated)
         yield from islice(generated, max(0, done - indices.start), None)
         truncated += output.truncated
     if not start:
         show_line("The input is empty, so there is nothing to write.")
     for line in warnings.lines():
+        show_line(line)
+    for line in different.lines(model.generation_config):
         show_line(line)
     if truncated:
         show_line(
@@ -198,6 +201,37 @@ class _WarningCounts:
         for warning, (first, count) in self.found.items():
             more = f" (and {count - 1:,} more)" if count > 1 else ""
             yield f"Input {first:,}{more}: {warning}"
+
+
+@dataclass
+class _DifferentTexts:
+    """How many inputs have fewer different texts than were asked for."""
+
+    asked: int
+    inputs: int = 0
+    found: list[int] = field(default_factory=list)  # the numbers of texts of inputs that have too few
+
+    def add(self, sources: Sequence[str], generated: Sequence[GeneratedText]) -> None:
+        """Count the texts of some inputs; one without words has none."""
+        for source, each in zip(sources, generated, strict=True):
+            self.inputs += 1
+            if self.asked > 1 and source.strip() and len(each.alternatives) < self.asked:
+                self.found.append(len(each.alternatives))
+
+    def lines(self, config: Any) -> Iterator[str]:
+        """One line, if there are such inputs: which of the model's settings give more texts."""
+        if not self.found:
+            return
+        fewest = f"{min(self.found):,}"
+        few = f"{len(self.found):,} of {self.inputs:,} inputs have less than {self.asked:,} different texts"
+        found = f"Different texts found: {fewest}, not {self.asked:,}"
+        settings = [f"--{name.replace('_', '-')}" for name in _MORE_TEXTS if hasattr(config, name)]
+        more = f"try a larger {' or '.join(['--floor', *settings])}" if settings else "this model has no more"
+        yield f"{found if self.inputs == 1 else f'{few}, the least {fewest}'}; {more}."
+
+
+_MORE_TEXTS = ("length_beam", "noise_beam", "beam", "samples")
+"""The settings that give more candidates, of all families of models."""
 
 
 @dataclass(frozen=True)

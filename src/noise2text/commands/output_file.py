@@ -1,8 +1,9 @@
 """An output file that appears whole: lines go to a draft, which takes the file's name when all are written.
 
 The draft (NAME.draft) stays when a job is stopped, with a note of how it was started (NAME.draft.json), so
-that `--resume` can go on with the next line. The draft is locked: a file has one writer at a time. What is no
-plain file, such as a pipe, is written directly.
+that `--resume` can go on with the next line. The note of a finished file lies beside it (.NAME.job.json), so
+that `--resume` knows that nothing is left to do. The draft is locked: a file has one writer at a time. What
+is no plain file, such as a pipe, is written directly.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from noise2text.core.files import explain_write_failures
 from noise2text.core.json_files import read_json_object
 from noise2text.core.locks import try_lock
 
-__all__ = ["OutputLines", "open_output_file"]
+__all__ = ["OutputLines", "has_finished", "open_output_file", "require_same_job"]
 
 
 class OutputLines:
@@ -55,6 +56,7 @@ def open_output_file(
             yield OutputLines(partial(_append, direct, path))
         return
     draft, note = (path.with_name(path.name + ending) for ending in (".draft", ".draft.json"))
+    finished_note = _name_finished_note(path)
     with ExitStack() as stack:
         file = _open_locked(draft, path)
         stack.callback(_close, file)
@@ -75,8 +77,32 @@ def open_output_file(
             os.fsync(file.fileno())
             if path.exists():
                 draft.chmod(path.stat().st_mode)
+            _remove(finished_note)  # of the older file, before it goes
             os.replace(draft, path)
-        _remove(note)
+            if started_with is not None:
+                os.replace(note, finished_note)
+
+
+def has_finished(path: Path) -> bool:
+    """Whether the file is there, and no draft of another one."""
+    path = path.resolve()
+    return path.is_file() and not path.with_name(f"{path.name}.draft").exists()
+
+
+def require_same_job(path: Path, started_with: Mapping[str, Any], *, texts: int | None) -> None:
+    """Raise a Problem unless the finished file has the lines of this job: so many `texts`, if it is known."""
+    again = "leave out --resume to generate it again, or choose another file"
+    note = _name_finished_note(path.resolve())
+    if not note.exists():
+        raise Problem(f"{path} is already there, and nothing says how it was made: {again}.")
+    before = read_json_object(note, missing=again)
+    _require_same(before, started_with, made=f"{path} was made", instead=again)
+    if texts is None:
+        raise Problem(f"{path} is finished, but whether a pipe has the same texts is not known: {again}.")
+    with path.open("rb") as file:
+        lines = sum(1 for _ in file)
+    if lines != texts:
+        raise Problem(f"{path} has been changed: it has {lines:,} lines for {texts:,} texts; {again}.")
 
 
 @contextmanager
@@ -135,12 +161,21 @@ def _check_resumed(
             "delete it to start again."
         )
     before = read_json_object(note, missing=f"delete {draft} to start again")
+    instead = "resume with the same options, or delete it to start again"
+    _require_same(before, started_with, made=f"{draft} was started", instead=instead)
+
+
+def _require_same(
+    before: Mapping[str, Any], started_with: Mapping[str, Any], *, made: str, instead: str
+) -> None:
+    """Raise a Problem if a note says other options than those of this job."""
     for name, value in started_with.items():
         if before.get(name) != value:
-            raise Problem(
-                f"{draft} was started with {name} = {before.get(name)!r}, not {value!r}: resume with the "
-                "same options, or delete it to start again."
-            )
+            raise Problem(f"{made} with {name} = {before.get(name)!r}, not {value!r}: {instead}.")
+
+
+def _name_finished_note(path: Path) -> Path:
+    return path.with_name(f".{path.name}.job.json")
 
 
 def _write_note(note: Path, started_with: Mapping[str, Any] | None) -> None:

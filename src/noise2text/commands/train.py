@@ -17,6 +17,7 @@ from noise2text.commands.run_corpora import Corpora
 from noise2text.commands.run_setup import OpenRun, RunSetup, change_config
 from noise2text.commands.training_run import TrainingRun
 from noise2text.commands.validation import score_generations
+from noise2text.core.arguments import parse_folder, require_settings
 from noise2text.core.devices import find_device
 from noise2text.models import Model
 from noise2text.models.folder import load, save
@@ -79,13 +80,15 @@ def train(
     >>> len(model.generate(["17 april 1957"]).texts)
     1
     """
+    out = parse_folder(out, where="train")
+    require_settings(changes or {}, where="train, as changes,")
     group = ProcessGroup.from_environment()
-    corpora = Corpora(train, valid, Path(out) / "data" / "pairs", fields)
+    corpora = Corpora(train, valid, out / "data" / "pairs", fields)
     chosen_device = find_device(group.device(device) if group.world_size > 1 else device)
     chosen_recipe = find_recipe(recipe)
     setup = RunSetup(
         chosen_recipe,
-        Path(out),
+        out,
         corpora,
         change_config(chosen_recipe.preset(preset), config, changes or {}, recipe=recipe),
         config_file=config,

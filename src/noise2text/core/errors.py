@@ -77,7 +77,7 @@ def list_some(names: Sequence[str]) -> str:
 
 def find_closest(name: str, known: Iterable[str]) -> str | None:
     """The known name with the most similar spelling; None if none is similar."""
-    return next(iter(difflib.get_close_matches(name[:_MAX_NAME], known, n=1)), None)
+    return next(iter(difflib.get_close_matches(str(name)[:_MAX_NAME], known, n=1)), None)
 
 
 def abbreviate(value: Any) -> str:

@@ -14,7 +14,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from noise2text.core.errors import Problem
+from noise2text.core.arguments import require_texts
+from noise2text.core.errors import Problem, abbreviate
 from noise2text.metrics.alternatives import measure_alternatives
 from noise2text.metrics.bleu import BLEU_METRICS, bleu
 from noise2text.metrics.bootstrap import confidence_interval
@@ -63,15 +64,22 @@ METRICS_BY_NAME: dict[str, Metric] = {
 LABELS = {name: metric.label for name, metric in METRICS_BY_NAME.items()}
 
 
-def find_metrics(names: str) -> tuple[Metric, ...]:
-    """The metrics of a comma-separated list, such as bleu,chrf++,bertscore=models/minilm."""
-    found = tuple(_find(name.strip()) for name in names.split(",") if name.strip())
-    if not found:
+def find_metrics(names: str | Sequence[str | Metric]) -> tuple[Metric, ...]:
+    """The metrics of a list, or of a text with commas, such as bleu,chrf++,bertscore=models/minilm."""
+    if isinstance(names, str):
+        names = [name for name in names.split(",") if name.strip()]
+    elif not isinstance(names, Sequence):
+        raise Problem(f"Metrics are a list of names, such as ['bleu', 'chrf'], not {abbreviate(names)}.")
+    if not names:
         raise Problem("The list of metrics is empty; name some, such as bleu,chrf, or leave it out.")
-    return found
+    return tuple(_find(name.strip() if isinstance(name, str) else name) for name in names)
 
 
-def _find(name: str) -> Metric:
+def _find(name: str | Metric) -> Metric:
+    if isinstance(name, Metric):
+        return name
+    if not isinstance(name, str):
+        raise Problem(f"A metric has a name, not {abbreviate(name)}; there are {_known_names()}.")
     name, _, folder = name.partition("=")
     lowered = name.lower()
     if lowered in MODEL_METRICS and not folder:
@@ -81,8 +89,11 @@ def _find(name: str) -> Metric:
     for known in (lowered, lowered.replace("-", "_")):
         if known in METRICS_BY_NAME and not folder:
             return METRICS_BY_NAME[known]
-    known_names = ", ".join([*METRICS_BY_NAME, *(f"{model}=FOLDER" for model in MODEL_METRICS)])
-    raise Problem(f"There is no metric {name!r}; there are {known_names}.")
+    raise Problem(f"There is no metric {name!r}; there are {_known_names()}.")
+
+
+def _known_names() -> str:
+    return ", ".join([*METRICS_BY_NAME, *(f"{model}=FOLDER" for model in MODEL_METRICS)])
 
 
 def evaluate(
@@ -90,7 +101,7 @@ def evaluate(
     references: References,
     sources: Sequence[str] | None = None,
     *,
-    metrics: Sequence[Metric] = DEFAULT_METRICS,
+    metrics: str | Sequence[str | Metric] = DEFAULT_METRICS,
     n_resamples: int = 0,
 ) -> dict[str, Any]:
     """Every metric with its signature, the lengths and, with sources, the scores of copying them.
@@ -99,7 +110,8 @@ def evaluate(
         hypotheses: the generated texts.
         references: one or more right answers for each of them.
         sources: what they were generated from, to measure copying.
-        metrics: `noise2text.metrics.evaluate.find_metrics("bleu,ter")` finds others by name.
+        metrics: their names, such as `["bleu", "ter", "rouge-l", "bertscore=FOLDER"]`, or a `Metric` of your
+            own.
         n_resamples: bootstrap resamples for a confidence interval of each score; 0 for none.
 
     Returns:
@@ -113,11 +125,16 @@ def evaluate(
     >>> result = noise2text.evaluate(["2001-05-12", "1957-04-08"], [["2001-05-12"], ["1957-04-07"]])
     >>> result["exact_match"]["score"]
     50.0
+    >>> sorted(noise2text.evaluate(["a cat"], [["the cat"]], metrics=["ter"]))
+    ['lengths', 'sentences', 'ter']
     """
+    require_texts(hypotheses, where="evaluate")
     _check_counts(hypotheses=hypotheses, references=references)
     _check_references(references)
     if sources is not None:
+        require_texts(sources, where="evaluate")
         _check_counts(hypotheses=hypotheses, sources=sources)
+    metrics = find_metrics(metrics)
     result = _scores(metrics, n_resamples, hypotheses, references, sources)
     result["lengths"] = _lengths(hypotheses, references)
     result["sentences"] = len(hypotheses)
@@ -200,6 +217,9 @@ def _mean_lengths(
 
 
 def _check_counts(**lines: Sequence[Any]) -> None:
+    for name, side in lines.items():
+        if isinstance(side, str) or not hasattr(side, "__len__"):
+            raise Problem(f"The {name} are a list with one item per sentence, not {abbreviate(side)}.")
     counts = " and ".join(f"{len(side)} {name}" for name, side in lines.items())
     if len({len(side) for side in lines.values()}) > 1:
         raise Problem(f"The lines do not pair up, {counts}: give one line per sentence, in the same order.")
@@ -213,3 +233,4 @@ def _check_references(references: References) -> None:
             raise Problem(f"Sentence {number} has a bare string as its references: give a list of strings.")
         if not sentence_references:
             raise Problem(f"Sentence {number} has no reference: give it at least one.")
+        require_texts(sentence_references, where=f"Sentence {number}, in its references,")

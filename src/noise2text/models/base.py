@@ -18,6 +18,7 @@ from typing import Any, Self, overload
 import torch
 from torch import Tensor, nn
 
+from noise2text.core.arguments import parse_folder, parse_whole_number, require_texts
 from noise2text.core.devices import allow_fork, device_guard, find_dtype
 from noise2text.core.errors import Problem, is_out_of_memory
 from noise2text.core.host_memory import keep_freed_memory
@@ -166,7 +167,7 @@ class Model(nn.Module, ABC):
         """
         from noise2text.models.hub import save_model
 
-        save_model(self, Path(folder), card=card)
+        save_model(self, parse_folder(folder, where="save_pretrained"), card=card)
 
     def push_to_hub(
         self,
@@ -243,15 +244,16 @@ class Model(nn.Module, ABC):
         require_lists("generate", texts)
         request = GenerationRequest(
             texts,
-            seed=seed,
+            seed=parse_whole_number(seed, "seed", where="generate"),
             indices=indices,
             trace=trace,
             selector=selector,
-            n=n,
+            n=parse_whole_number(n, "n", where="generate"),
             floor=floor,
             on_step=on_step,
             overrides=overrides,
         )
+        batch = parse_whole_number(batch, "batch", where="generate")
         return self.generate_together([request], batch=batch, progress=progress)[0]
 
     def generate_together(
@@ -337,9 +339,9 @@ def make_forbidden_mask(tokenizer: Tokenizer, *, allowed: Iterable[int] = ()) ->
 
 
 def require_lists(name: str, *lists: Sequence[str]) -> None:
-    """Raise a Problem for lists of unequal lengths, and for a text in place of a list of texts."""
-    if any(isinstance(texts, str) for texts in lists):
-        raise Problem(f"{name} takes a list of texts: put the one text into a list.")
+    """Raise a Problem for lists of unequal lengths, and for what is no list of texts."""
+    for texts in lists:
+        require_texts(texts, where=name)
     if len(set(map(len, lists))) > 1:
         counts = " and ".join(str(len(texts)) for texts in lists)
         raise Problem(f"{name} takes lists of equal lengths, not of {counts} texts.")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from noise2text.core.arguments import parse_folder, require_new_folder_name
 from noise2text.core.config import apply_overrides
 from noise2text.core.devices import find_device, find_dtype
 from noise2text.core.errors import Problem, abbreviate
@@ -62,7 +63,7 @@ RENAMED_VALUES = {("model.network", "published"): "released"}
 
 
 def save(
-    folder: Path, model: Model, *, recipe: str, config: Any, engine: OnnxRuntimeConfig | None = None
+    folder: str | Path, model: Model, *, recipe: str, config: Any, engine: OnnxRuntimeConfig | None = None
 ) -> None:
     """Write a model to a folder, from which `load` reads it.
 
@@ -84,6 +85,8 @@ def save(
     ...     sorted(path.name for path in Path(folder).iterdir())
     ['config.json', 'generation_config.json', 'model.safetensors', 'tokenizer.json']
     """
+    folder = parse_folder(folder, where="save")
+    require_new_folder_name(folder)
     write_model_files(
         folder, _weights(model), settings_files(model, recipe=recipe, config=config, engine=engine)
     )
@@ -128,6 +131,7 @@ def load(
     >>> model.generate(["Ich habe zwei Brüder."]).texts
     ['I have two brothers.']
     """
+    folder = parse_folder(folder, where="load")
     find_dtype(precision, find_device(device))  # refuse a mistake before anything is read
     folder = find_model_folder(folder, revision=revision)
     _require_folder(folder)

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from noise2text.core.arguments import require_new_folder_name
 from noise2text.core.errors import Problem
 from noise2text.core.weights_file import read_weights
 from noise2text.models.accelerate import is_quantized
@@ -50,6 +51,7 @@ def save_model(model: Model, folder: Path, *, card: Mapping[str, Any] | None = N
     source = model.origin.folder
     if load_engine(source) is not None:
         raise Problem(f"An exported model is more than its weights: copy its folder, {source}.")
+    require_new_folder_name(folder)
     if folder.resolve() == source.resolve():
         raise Problem(f"The model was loaded from {folder}: save it to another folder.")
     written = (source / CARD_FILE).read_text("utf-8") if (source / CARD_FILE).exists() else make_card(facts)

@@ -109,7 +109,7 @@ def _check(folders: Sequence[Path], out: Path, without: Collection[str]) -> None
         if name not in SECTIONS:
             raise Problem(f"A report has no section {name!r}; {suggest(name, SECTIONS)}")
     if out.is_dir():
-        raise Problem(f"{out} is a folder; --out must be a file, such as {out / 'report.html'}.")
+        raise Problem(f"{out} is a folder; --output must be a file, such as {out / 'report.html'}.")
     if find_spec("matplotlib") is None:
         raise Problem("A report needs the package matplotlib: pip install 'noise2text[report]'.")
 

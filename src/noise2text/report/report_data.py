@@ -128,12 +128,12 @@ def find_validation_pairs(folders: Sequence[Path]) -> str:
     found = {str(folder): _validation_pairs(folder) for folder in folders}
     if len(set(found.values())) > 1:
         names = " and ".join(sorted(set(found.values())))
-        raise Problem(f"The runs have different validation pairs, {names}: choose pairs with --pairs.")
+        raise Problem(f"The runs have different validation pairs, {names}: choose pairs with --test.")
     folder, file = next(iter(found.items()))
     missing = [part for part in split_corpus_path(file) if not Path(part).is_file()]
     if missing:
         raise Problem(
-            f"The validation pairs of {folder}, {file}, do not exist here: give others with --pairs."
+            f"The validation pairs of {folder}, {file}, do not exist here: give others with --test."
         )
     return file
 
@@ -142,7 +142,7 @@ def _validation_pairs(folder: Path) -> str:
     try:
         return str(read_json_object(folder / "run.json")["valid"])
     except (Problem, KeyError) as error:
-        raise Problem(f"{folder} does not record its validation pairs: give pairs with --pairs.") from error
+        raise Problem(f"{folder} does not record its validation pairs: give pairs with --test.") from error
 
 
 def first_pairs(file: str, count: int) -> list[Pair]:

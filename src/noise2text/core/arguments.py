@@ -1,0 +1,81 @@
+"""Checks of what a caller in Python gives: one sentence says what it was, and what to give instead."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from noise2text.core.errors import Problem, abbreviate
+
+__all__ = [
+    "parse_folder",
+    "parse_whole_number",
+    "require_new_folder_name",
+    "require_settings",
+    "require_texts",
+]
+
+
+def require_texts(texts: Any, *, where: str) -> None:
+    """Raise a Problem unless this is a list of texts, or another sequence of them.
+
+    >>> from noise2text.core.arguments import require_texts
+    >>> require_texts(["one", "two"], where="generate")
+    >>> require_texts(["one", 2], where="generate")
+    Traceback (most recent call last):
+    noise2text.core.errors.Problem: generate takes a list of texts, but its item 2 is 2: give strings.
+    """
+    if isinstance(texts, str):
+        raise Problem(f"{where} takes a list of texts: put the one text into a list.")
+    if isinstance(texts, bytes | Mapping | AbstractSet) or not hasattr(texts, "__len__"):
+        raise Problem(f"{where} takes a list of texts, not {_describe(texts)}.")
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            raise Problem(
+                f"{where} takes a list of texts, but its item {number:,} is {_describe(text)}: give strings."
+            )
+
+
+def parse_whole_number(value: Any, name: str, *, where: str) -> int:
+    """The whole number, of Python or of numpy; a Problem for anything else."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise Problem(
+            f"{where} takes a whole number as {name}, not {_describe(value)}: give {name}=3, for example."
+        ) from None
+
+
+def require_settings(settings: Any, *, where: str) -> None:
+    """Raise a Problem unless these are settings by name."""
+    if not isinstance(settings, Mapping):
+        raise Problem(f'{where} takes settings by name, such as {{"lr": 1e-3}}, not {_describe(settings)}.')
+
+
+def parse_folder(folder: Any, *, where: str) -> Path:
+    """The path of a folder; a Problem for what is neither text nor a path."""
+    if isinstance(folder, str | os.PathLike):
+        with suppress(TypeError):  # a path of bytes
+            return Path(folder)
+    raise Problem(f"{where} takes the path of a folder, not {_describe(folder)}.")
+
+
+def require_new_folder_name(folder: Path) -> None:
+    """Raise a Problem if something else than a folder has this name or that of one of its parents."""
+    for each in (folder, *folder.parents):
+        if each.exists():
+            if not each.is_dir():
+                raise Problem(f"{each} is a file, so {folder} cannot be a folder: choose another name.")
+            return
+
+
+def _describe(value: Any) -> str:
+    """A short value itself; of others the type, since their addresses say nothing."""
+    if value is None or isinstance(value, bool | int | float | str | bytes):
+        return abbreviate(value)
+    return f"a value of type {type(value).__name__}"
