@@ -11,6 +11,7 @@ The variants, drawn with a fixed seed:
     numbers    a number that both sides share becomes another
     case       a source in lower case or in capitals; the target stays as it is
     marks      source and target without their final mark
+    umlauts    a source that is spelled with ae, oe, ue and ss instead of umlauts and ß
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from noise2text.data.corpus import Pair, read_pairs
 NAME = re.compile(r"(?<=[\w,] )[A-ZÄÖÜ][a-zäöüß]{2,}(?=[ ,.!?]|s\b|'s\b)")  # not at the start of a sentence
 FIRST_NAME = re.compile(r"^[A-Z][a-z]{2,}(?= )")
 NUMBER = re.compile(r"(?<![\w.,])\d{1,4}(?![\w%]|[.,]\d)")
+ASCII_SPELLING = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue"})
 MAX_RATIO = 2.5  # of the lengths in characters; longer ones are mostly aligned wrongly
 
 
@@ -96,6 +98,9 @@ def make_variants(pairs: Sequence[Pair], names: Sequence[str], random: Random) -
             yield Pair(pair.src.upper(), pair.trg)
         elif chance < 0.10 and pair.src[-1] in ".!?" and pair.trg[-1] in ".!?":
             yield Pair(pair.src[:-1].rstrip(), pair.trg[:-1].rstrip())
+        spelled = pair.src.translate(ASCII_SPELLING)
+        if spelled != pair.src and random.random() < 0.25:
+            yield Pair(spelled, pair.trg)
 
 
 def write(path: Path, pairs: Iterable[Pair]) -> None:

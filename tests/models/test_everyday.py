@@ -50,5 +50,5 @@ def test_the_shipped_model_answers_more_everyday_sentences_with_its_preparation(
         sum(each.accepts(text) for each, text in zip(chosen, texts, strict=True))
         for texts in (preprocessed, plain)
     ]
-    assert right[0] >= 2 * right[1]
+    assert right[0] > right[1]
     assert right[0] >= len(chosen) / 2

@@ -24,15 +24,15 @@ TARGETS = [
 def test_the_shipped_model_translates_sentences_that_were_written_for_this_test() -> None:
     made = noise2text.load("de-en", device="cpu").generate(SOURCES, seed=0)
     assert all(text in right for text, right in zip(made.texts, TARGETS, strict=True))
-    assert len(made.candidates[0]) == 10
+    assert len(made.candidates[0]) == 5
 
 
 def test_its_candidates_count_by_how_likely_it_finds_them() -> None:
     model, question = noise2text.load("de-en", device="cpu"), ["Wo ist der nächste Bahnhof?"]
     assert isinstance(model, LengthPredictingModel)
     made = model.generate(question)
-    assert made.texts == model.generate(question, select="weighted-mbr", sampling_noise_factor=2.0).texts
-    means = model.likelihood(question * 10, made.candidates[0], per_token=True)
+    assert made.texts == model.generate(question, select="weighted-mbr").texts
+    means = model.likelihood(question * 5, made.candidates[0], per_token=True)
     best = made.scores[0].index(max(made.scores[0]))
     assert best == means.index(max(means))
     assert made.scores[0][best] == pytest.approx(means[best], abs=0.3)  # one is in int8
@@ -57,7 +57,7 @@ def test_it_is_small_enough_to_live_in_a_repository() -> None:
 
 def test_its_card_names_the_data_the_license_and_the_scores() -> None:
     card = (find_model_folder("de-en") / "README.md").read_text(encoding="utf-8")
-    for needed in ("Tatoeba", "CC BY 2.0 FR", "BLEU", "cannot"):
+    for needed in ("Tatoeba", "Europarl", "CC BY 2.0 FR", "BLEU", "cannot"):
         assert needed in card
     config = json.loads((find_model_folder("de-en") / "config.json").read_text())["config"]
     assert f"{config['optim']['steps']:,} steps" in card

@@ -55,7 +55,7 @@ def generate(
 
     >>> from noise2text import generate
     >>> generate("de-en", ["Wo ist der Bahnhof?"], device="cpu", precision="float32").texts
-    ['Where is the train station?']
+    ["Where's the station?"]
     """
     if not isinstance(model, Model):
         model = load(model, device=device, precision=precision)
