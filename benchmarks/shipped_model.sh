@@ -51,5 +51,5 @@ cat "$OUT/distilled.jsonl" "$OUT/tatoeba.jsonl" "$OUT/variants.jsonl" > "$OUT/mi
 train difformer student "$OUT/mixed.jsonl" $SHAPE tokenizer=folder from_folder="$OUT/teacher" dropout=0.1 \
   noise_factor=4.5 max_tokens=16384 warmup=600 lr=8e-4 clip_norm=1.0 lr_schedule=cosine \
   optim.steps=${STUDENT_STEPS:-12200} validate_every=${STUDENT_STEPS:-12200}
-$N convert "$OUT/student" "$OUT/de-en" --weights int8
+[ -e "$OUT/de-en" ] || $N convert "$OUT/student" "$OUT/de-en" --weights int8
 cp "$HERE/../src/noise2text/shipped_models/de-en/generation_config.json" "$OUT/de-en/"

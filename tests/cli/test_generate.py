@@ -348,16 +348,17 @@ def test_fewer_different_texts_than_asked_for_are_counted(
     diffusion = "try a larger --floor or --length-beam or --noise-beam."
     one = run("generate", model, "7 april 1957", "--n", 3, *two)
     counts = [len(line.split("\t")) for line in one.out.splitlines()]
-    assert one.err == f"noise2text: Different texts found: {counts[0]}, not 3; {diffusion}\n"
+    texts_found = "is 1 text" if counts == [1] else "are 2 different texts"
+    assert one.err == f"noise2text: There {texts_found}, not 3; {diffusion}\n"
     several = run("generate", model, "--input", texts, "--n", 3, *two)
     fewest = min(len(line.split("\t")) for line in several.out.splitlines() if line)
-    told = f"2 of 3 inputs have less than 3 different texts, the least {fewest}; {diffusion}\n"
+    told = f"2 of 3 inputs have fewer than 3 different texts; one has {fewest}; {diffusion}\n"
     assert several.err.endswith(f"noise2text: {told}")
     beam = run("generate", teacher, "7 april 1957", "--n", 3, "--beam", 2, "--floor", 1000)
     assert beam.err.endswith("try a larger --floor or --beam or --samples.\n")
     for enough in (1, 2):
         given = ("--n", enough, "--beam", 8, "--floor", 1000)
-        assert "Different texts" not in run("generate", teacher, "7 april 1957", *given).err
+        assert "different texts" not in run("generate", teacher, "7 april 1957", *given).err
 
 
 def test_too_little_memory_is_one_sentence(run: Callable[..., Outcome], model: Path, tmp_path: Path) -> None:
@@ -375,3 +376,22 @@ def test_too_few_steps_name_both_settings(run: Callable[..., Outcome], model: Pa
     done = run("generate", model, "--input", source, "--steps", 3, "--stop-early", 5)
     assert done.code == 1
     assert "stop_early must be at least 0 and below steps, not 5 of 3" in done.err
+
+
+@pytest.mark.parametrize(
+    ("word", "setting"),
+    [
+        ("num-beams", "length_beam"),
+        ("noise-scale", "sampling_noise_factor"),
+        ("num-inference-steps", "steps"),
+        ("sampling-steps", "steps"),
+        ("num-candidates", "candidates are noises, times lengths"),
+    ],
+)
+def test_a_word_of_another_program_leads_to_the_setting_that_it_stands_for(
+    run: Callable[..., Outcome], model: Path, word: str, setting: str
+) -> None:
+    refused = run("generate", model, "7 april 1957", f"--{word}", 3)
+    assert refused.code == 1
+    assert re.search(rf"\b{re.escape(setting)}\b", refused.err)
+    assert "did you mean" not in refused.err

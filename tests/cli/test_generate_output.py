@@ -147,13 +147,16 @@ def test_a_finished_job_is_not_done_again(
             assert named in refused.err
             assert "leave out --resume to generate it again" in refused.err
     assert (out.stat().st_mtime_ns, out.stat().st_ino) == (before.st_mtime_ns, before.st_ino)
-    out.write_text("another text\n")
-    assert "it has 1 lines for 11 texts" in run(*ask, "--resume").err
+    (tmp_path / ".out.txt.job.json").rename(tmp_path / "out.txt.draft.json")
+    assert run(*ask, "--resume").err == done.err, "as a kill between the last two renames leaves it"
+    (tmp_path / "out.txt.draft.json").rename(tmp_path / ".out.txt.job.json")
+    out.write_text("another text\n" * len(TEXTS))
+    assert "has been changed since it was made" in run(*ask, "--resume").err
     (tmp_path / ".out.txt.job.json").unlink()
     refused = run(*ask, "--resume")
     assert (refused.code, refused.err.count("\n")) == (1, 1)
     assert "nothing says how it was made" in refused.err
-    assert out.read_text() == "another text\n"
+    assert out.read_text() == "another text\n" * len(TEXTS)
     assert run(*ask).code == 0, "without --resume it is generated again"
     assert len(out.read_text().splitlines()) == len(TEXTS)
 

@@ -5,16 +5,29 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import noise2text
-from noise2text.core.arguments import parse_folder, require_texts
+from noise2text.core.arguments import parse_folder, require_new_folder_name, require_texts
 from noise2text.core.errors import Problem
 
 
 def test_any_sequence_of_texts_will_do() -> None:
     for texts in (["a"], ("a",), []):
         require_texts(texts, where="generate")
+
+
+@pytest.mark.parametrize("wrong", [np.array("a"), str, {"a": 1}, {"a"}, b"a", iter(["a"])])
+def test_other_values_are_named(wrong: Any) -> None:
+    with pytest.raises(Problem, match="generate takes a list of texts, not "):
+        require_texts(wrong, where="generate")
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "a\0b"])
+def test_a_name_that_no_folder_can_have_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(Problem, match=r"cannot be a folder \(.*\): choose another name"):
+        require_new_folder_name(tmp_path / name)
 
 
 def test_a_folder_is_text_or_a_path() -> None:

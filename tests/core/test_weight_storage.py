@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -78,11 +79,26 @@ def test_a_file_tells_the_shapes_before_it_is_read_and_has_a_quarter_of_the_size
     assert (tmp_path / "int8").stat().st_size < 0.27 * (tmp_path / "float32").stat().st_size
 
 
-def test_scales_that_do_not_fit_are_refused(tmp_path: Path, tensors: dict[str, torch.Tensor]) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda scale: scale[:7],
+        lambda scale: scale[:, None],
+        lambda scale: scale.double(),
+        lambda scale: scale > 0,
+        lambda scale: -scale,
+        lambda scale: scale * float("nan"),
+        lambda scale: torch.full_like(scale, 3e38),
+    ],
+    ids=["too few", "a matrix", "another type", "truth values", "negative", "NaN", "too large"],
+)
+def test_scales_that_do_not_fit_are_refused(
+    tmp_path: Path, tensors: dict[str, torch.Tensor], change: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
     stored = compress_weights(tensors, "int8")
-    stored["matrix.row_scale"] = stored["matrix.row_scale"][:7]
+    stored["matrix.row_scale"] = change(stored["matrix.row_scale"])
     save_weights(tmp_path / "weights", stored)
-    with pytest.raises(Problem, match="scales of matrix do not fit"):
+    with pytest.raises(Problem, match=r"scales of matrix do not fit|not finite"):
         read_weights(tmp_path / "weights")
 
 

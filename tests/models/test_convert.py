@@ -160,6 +160,23 @@ def test_a_model_with_its_weights_in_another_type_is_the_same_but_for_rounding(
     assert (tmp_path / "new" / "README.md").read_text() == "its card"
 
 
+def test_a_changed_folder_does_not_get_new_checksums(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    recipe = find_recipe("difformer")
+    config = shrunk(recipe.preset("tiny"))
+    save(tmp_path / "old", recipe.build(config, tokenizer), recipe="difformer", config=config)
+    file = tmp_path / "old" / "config.json"
+    file.write_text(file.read_text().replace('"noise_factor": 2.0', '"noise_factor": 3.0'))
+    with pytest.raises(Problem, match=r"config.json is not the file that was saved"):
+        store_weights(tmp_path / "old", tmp_path / "new", "int8")
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_weights_of_an_exported_model_are_not_stored(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"format": 2, "recipe": "difformer", "engine": {}}')
+    with pytest.raises(Problem, match="exported model"):
+        store_weights(tmp_path, tmp_path / "new", "int8")
+
+
 def test_the_weights_of_an_older_folder_are_not_stored_in_another_type(
     tokenizer: Tokenizer, tmp_path: Path
 ) -> None:

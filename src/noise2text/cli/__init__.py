@@ -29,7 +29,7 @@ for _file in pkgutil.iter_modules(__path__):
 
 
 def main() -> None:
-    """Run a command; a user's mistake is one sentence and exit code 1, or 2 for what is no command line."""
+    """Run a command; a user's mistake is one sentence and exit code 1, or 2 for an unreadable one."""
     try:
         _run()
     except SystemExit as end:

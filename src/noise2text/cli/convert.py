@@ -10,7 +10,6 @@ import typer
 
 from noise2text.cli.options import app
 from noise2text.core.errors import Problem
-from noise2text.models.shipped import find_model_folder
 
 __all__ = ["convert"]
 
@@ -46,7 +45,7 @@ def convert(
     weights: Annotated[
         WeightType | None,
         typer.Option(
-            help="Store the weights of a model of today in this type: int8 is a quarter of float32."
+            help="Store the weights of a model in this type: int8 takes a quarter of the space of float32."
         ),
     ] = None,
 ) -> None:
@@ -57,6 +56,7 @@ def convert(
     """
     if weights is not None:
         from noise2text.models.convert import store_weights
+        from noise2text.models.shipped import find_model_folder
 
         if origin is not Origin.NOISE2TEXT:
             raise Problem("Convert the released model first; then convert its folder with --weights.")

@@ -130,7 +130,7 @@ SAME_WORDS: dict[str, str] = {
     "--out": "the folder that is written",
     "--output": "the file that is written (with `--ray`, it may be a folder of files)",
     "--input": "the texts that are read",
-    "--train, --valid, --test": "pairs of source and target: to train on, to choose by, to measure with",
+    "--train, --valid, --test": "pairs, or labelled texts: to train on, to choose by, to measure with",
     "--hyp, --ref, --src": "one side alone, line by line: generated texts, references, sources",
     "--pairs": "how many pairs",
     "--set": "a setting and its value",

@@ -54,9 +54,11 @@ def name_argument(parameter: Any) -> str:
 def refuse_unknown_settings(context: Any, words: Sequence[str]) -> None:
     """Raise a Problem for an option that neither the command nor its model has, if the name of one is close.
 
-    Others are left to whatever reads the settings, which knows further names for them. A model that cannot be
-    read is left to whatever loads it.
+    Words that people use for a setting, and other names, are left to whatever reads the settings. A model
+    that cannot be read is left to whatever loads it.
     """
+    from noise2text.core.setting_words import is_synonym
+
     given = [word.partition("=")[0].removeprefix("--") for word in words if word.startswith("--")]
     arguments = [each.name for each in context.command.params if each.param_type_name == "argument"]
     if not given or not arguments:
@@ -64,7 +66,8 @@ def refuse_unknown_settings(context: Any, words: Sequence[str]) -> None:
     model = str(context.params[arguments[0]])
     settings = _list_settings(model)
     for each in given:
-        if settings and each.replace("-", "_") not in settings:
+        name = each.replace("-", "_")
+        if settings and name not in settings and not is_synonym(name):
             options = [known.replace("_", "-") for known in settings] + _list_options(context)
             closest = find_closest(each, options)
             if closest is not None:

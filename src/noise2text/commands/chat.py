@@ -7,6 +7,7 @@ from typing import Any
 
 from noise2text.core.config import apply_overrides, describe
 from noise2text.core.errors import Problem, abbreviate, find_closest
+from noise2text.core.setting_words import is_synonym
 from noise2text.models import Model
 
 __all__ = ["HELP", "Chat"]
@@ -62,7 +63,7 @@ class Chat:
             key = find_closest(key.replace("-", "_"), [*settings, *self.numbers]) or "steps"
             raise Problem(f"There is no command :set; write :{key} {rest.strip() or 10}.")
         closest = find_closest(name, known)
-        if name not in known and closest is not None:
+        if name not in known and closest is not None and not is_synonym(name):
             raise Problem(
                 f"There is no :{name[:MAX_NAME]}; did you mean :{closest}? :help lists the commands."
             )

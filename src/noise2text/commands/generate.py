@@ -223,11 +223,12 @@ class _DifferentTexts:
         if not self.found:
             return
         fewest = f"{min(self.found):,}"
-        few = f"{len(self.found):,} of {self.inputs:,} inputs have less than {self.asked:,} different texts"
-        found = f"Different texts found: {fewest}, not {self.asked:,}"
+        few = f"{len(self.found):,} of {self.inputs:,} inputs have fewer than {self.asked:,} different texts"
+        texts = "are {} different texts" if min(self.found) > 1 else "is {} text"
+        found = f"There {texts.format(fewest)}, not {self.asked:,}"
         settings = [f"--{name.replace('_', '-')}" for name in _MORE_TEXTS if hasattr(config, name)]
         more = f"try a larger {' or '.join(['--floor', *settings])}" if settings else "this model has no more"
-        yield f"{found if self.inputs == 1 else f'{few}, the least {fewest}'}; {more}."
+        yield f"{found if self.inputs == 1 else f'{few}; one has {fewest}'}; {more}."
 
 
 _MORE_TEXTS = ("length_beam", "noise_beam", "beam", "samples")

@@ -17,11 +17,15 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from noise2text.core.errors import Problem
-from noise2text.core.files import explain_write_failures
+from noise2text.core.files import explain_write_failures, hash_file, write_atomically
 from noise2text.core.json_files import read_json_object
 from noise2text.core.locks import try_lock
 
 __all__ = ["OutputLines", "has_finished", "open_output_file", "require_same_job"]
+
+
+_OUTPUT_HASH = "output"
+"""What the note of a finished file calls the SHA-256 of its contents."""
 
 
 class OutputLines:
@@ -77,6 +81,8 @@ def open_output_file(
             os.fsync(file.fileno())
             if path.exists():
                 draft.chmod(path.stat().st_mode)
+            if started_with is not None:
+                _write_note(note, {**started_with, _OUTPUT_HASH: hash_file(draft)})
             _remove(finished_note)  # of the older file, before it goes
             os.replace(draft, path)
             if started_with is not None:
@@ -90,19 +96,21 @@ def has_finished(path: Path) -> bool:
 
 
 def require_same_job(path: Path, started_with: Mapping[str, Any], *, texts: int | None) -> None:
-    """Raise a Problem unless the finished file has the lines of this job: so many `texts`, if it is known."""
+    """Raise a Problem unless the finished file has the lines of this job; a pipe's `texts` are not known."""
     again = "leave out --resume to generate it again, or choose another file"
-    note = _name_finished_note(path.resolve())
-    if not note.exists():
+    whole = path.resolve()
+    note, draft_note = _name_finished_note(whole), whole.with_name(f"{whole.name}.draft.json")
+    found = next(
+        (each for each in (draft_note, note) if each.exists()), None
+    )  # a kill may have left the first
+    if found is None:
         raise Problem(f"{path} is already there, and nothing says how it was made: {again}.")
-    before = read_json_object(note, missing=again)
+    before = read_json_object(found, missing=again)
     _require_same(before, started_with, made=f"{path} was made", instead=again)
     if texts is None:
         raise Problem(f"{path} is finished, but whether a pipe has the same texts is not known: {again}.")
-    with path.open("rb") as file:
-        lines = sum(1 for _ in file)
-    if lines != texts:
-        raise Problem(f"{path} has been changed: it has {lines:,} lines for {texts:,} texts; {again}.")
+    if before.get(_OUTPUT_HASH) != hash_file(whole):
+        raise Problem(f"{path} has been changed since it was made: {again}.")
 
 
 @contextmanager
@@ -180,7 +188,8 @@ def _name_finished_note(path: Path) -> Path:
 
 def _write_note(note: Path, started_with: Mapping[str, Any] | None) -> None:
     if started_with is not None:
-        note.write_text(json.dumps(dict(started_with)) + "\n", encoding="utf-8")
+        text = json.dumps(dict(started_with)) + "\n"
+        write_atomically(note, lambda draft: draft.write_text(text, encoding="utf-8"))
 
 
 def _remove(*files: Path) -> None:

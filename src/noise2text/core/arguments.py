@@ -32,7 +32,11 @@ def require_texts(texts: Any, *, where: str) -> None:
     """
     if isinstance(texts, str):
         raise Problem(f"{where} takes a list of texts: put the one text into a list.")
-    if isinstance(texts, bytes | Mapping | AbstractSet) or not hasattr(texts, "__len__"):
+    try:
+        len(texts)
+    except TypeError:  # also of an array without dimensions
+        raise Problem(f"{where} takes a list of texts, not {_describe(texts)}.") from None
+    if isinstance(texts, bytes | Mapping | AbstractSet):
         raise Problem(f"{where} takes a list of texts, not {_describe(texts)}.")
     for number, text in enumerate(texts, start=1):
         if not isinstance(text, str):
@@ -67,9 +71,16 @@ def parse_folder(folder: Any, *, where: str) -> Path:
 
 def require_new_folder_name(folder: Path) -> None:
     """Raise a Problem if something else than a folder has this name or that of one of its parents."""
+    shown = abbreviate(str(folder))
+    if "\0" in str(folder):
+        raise Problem(f"{shown} cannot be a folder (it has a null character): choose another name.")
     for each in (folder, *folder.parents):
-        if each.exists():
-            if not each.is_dir():
+        try:
+            exists, is_folder = each.exists(), each.is_dir()
+        except (OSError, RuntimeError) as error:  # a name that is too long, a circle of links
+            raise Problem(f"{shown} cannot be a folder ({error}): choose another name.") from error
+        if exists:
+            if not is_folder:
                 raise Problem(f"{each} is a file, so {folder} cannot be a folder: choose another name.")
             return
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from noise2text.core.errors import find_closest, list_some
 
-__all__ = ["REMARKS", "SYNONYMS", "suggest_setting"]
+__all__ = ["REMARKS", "SYNONYMS", "is_synonym", "suggest_setting"]
 
 SYNONYMS: dict[str, str] = {
     "lr": "learning_rate peak_lr max_lr",
@@ -66,6 +66,11 @@ REMARKS: dict[str, str] = {
     ),
 }
 """Words that mean something slightly different from the setting, and how."""
+
+
+def is_synonym(name: str) -> bool:
+    """Whether people use this word for a setting that has another name."""
+    return any(name in words.split() for words in SYNONYMS.values())
 
 
 def suggest_setting(

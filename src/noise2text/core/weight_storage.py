@@ -78,8 +78,15 @@ def expand_weights(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
             continue
         if scale is None:
             expanded[name] = tensor
-        elif tensor.dtype == torch.int8 and tensor.ndim == 2 and scale.shape == tensor.shape[:1]:
-            expanded[name] = tensor.float() * scale.float()[:, None]
+        elif tensor.dtype == torch.int8 and tensor.ndim == 2 and _are_scales(scale, rows=len(tensor)):
+            expanded[name] = tensor.float() * scale[:, None]
         else:
             raise Problem(f"The scales of {name[:100]} do not fit its rows: the file is damaged.")
     return expanded
+
+
+def _are_scales(scale: Tensor, *, rows: int) -> bool:
+    """Whether this is a positive number for each row, with which the largest integer is still finite."""
+    if scale.dtype != torch.float32 or scale.shape != (rows,):
+        return False
+    return bool(((scale > 0) & (scale < torch.finfo(scale.dtype).max / 2**7)).all())

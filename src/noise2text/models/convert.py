@@ -29,6 +29,7 @@ from noise2text.models.model_files import (
     GENERATION_FILE,
     TOKENIZER_FILE,
     WEIGHTS_FILE,
+    open_model_files,
     write_model_files,
     write_new_model_folder,
 )
@@ -133,10 +134,12 @@ def store_weights(old: Path, new: Path, dtype: str) -> None:
         raise Problem(f"The model in {old} has an older format: convert it first, without --weights.")
     if "engine" in config:
         raise Problem(f"{old} is an exported model: its network is in its graphs, not in weights.")
-    weights = compress_weights(read_weights(old / WEIGHTS_FILE), dtype)
-    texts = {name: read_ordinary_file(old / name) for name in (CONFIG_FILE, GENERATION_FILE, TOKENIZER_FILE)}
+    with open_model_files(old) as files:
+        files.require_unchanged()
+        weights = compress_weights(files.weights.read(), dtype)
     with write_new_model_folder(new) as draft:
-        _write_converted(old, draft, weights, texts)
+        write_model_files(draft, weights, files.texts)
+        _copy_card(old, draft)
 
 
 def _convert(old: Path, new: Path) -> None:
@@ -174,11 +177,16 @@ def _rename_recipe(old: Path, new: Path, config: dict[str, Any]) -> None:
 
 def _write_converted(old: Path, new: Path, weights: Mapping[str, Tensor], texts: Mapping[str, bytes]) -> None:
     """Write the weights and files, with the tokenizer and the card of the old folder."""
-    others = {name: old / name for name in (TOKENIZER_FILE, CARD_FILE) if (old / name).exists()}
-    copied = {name: read_ordinary_file(path) for name, path in others.items()}
-    card = copied.pop(CARD_FILE, None)
+    tokenizer = old / TOKENIZER_FILE  # a classifier has none
+    copied = {TOKENIZER_FILE: read_ordinary_file(tokenizer)} if tokenizer.exists() else {}
     write_model_files(new, weights, {**texts, **copied})
-    if card is not None:
+    _copy_card(old, new)
+
+
+def _copy_card(old: Path, new: Path) -> None:
+    """Copy the card of a folder that has one."""
+    if (old / CARD_FILE).exists():
+        card = read_ordinary_file(old / CARD_FILE)
         write_atomically(new / CARD_FILE, lambda path: path.write_bytes(card))
 
 
