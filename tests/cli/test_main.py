@@ -159,6 +159,10 @@ def test_a_mistake_is_one_sentence_and_a_failure(
         ("synth dats", "There is no command 'dats'; did you mean dates? See `noise2text synth -h`."),
         ("--nonsense", "There is no option --nonsense. See `noise2text -h`."),
         ("train cdcd --otu O", "There is no option --otu; did you mean --out? See `noise2text train -h`."),
+        (
+            "analyse lengths --output O",
+            "There is no option --output; did you mean --hyp? See `noise2text analyse -h`.",
+        ),
         ("vote A B -x", "There is no option -x. See `noise2text vote -h`."),
         ("generate M --input", "The option --input needs a value. See `noise2text generate -h`."),
         ("evaluate --json=3", "The option --json takes no value. See `noise2text evaluate -h`."),

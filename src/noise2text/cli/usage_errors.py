@@ -22,6 +22,16 @@ UsageError: Any = typer.BadParameter.__base__
 """What typer raises for a command line that it does not understand."""
 
 MAX_NAME = 80
+_RENAMED = {
+    ("analyse", "output"): "hyp",
+    ("analyse", "pairs"): "test",
+    ("bench", "train"): "training",
+    ("data", "texts"): "input",
+    ("page", "out"): "output",
+    ("report", "out"): "output",
+    ("report", "pairs"): "test",
+}
+"""Options of version 0.1, by their command, and their names today."""
 _NUMBERS = {"valid integer": "a whole number", "valid number": "a number", "valid float": "a number"}
 """What typer says that a value is not, and what it should be."""
 
@@ -81,7 +91,8 @@ def _explain(error: Any, command: str) -> str:
     parameter: Any = getattr(error, "param", None)
     option: Any = getattr(error, "option_name", None)
     if hasattr(error, "possibilities"):
-        found = find_closest(option.lstrip("-"), _list_options(error.ctx))
+        name = option.lstrip("-")
+        found = _RENAMED.get((command, name)) or find_closest(name, _list_options(error.ctx))
         hint = f"; did you mean --{found}?" if found else "."
         return f"There is no option {option[:MAX_NAME]}{hint}"
     if option is not None:

@@ -60,7 +60,7 @@ def find_texts(given: Sequence[str], path: str | None, *, line_by_line: bool) ->
     texts = read_sources(path)
     if all(map(os.path.isfile, split_corpus_path(path))):  # find a bad line now rather than after hours
         total, checksum = _identify(read_sources(path))
-        return InputTexts(texts, total, growing_windows, f"{path} ({total:,} texts, SHA-256 {checksum})")
+        return InputTexts(texts, total, growing_windows, f"{total:,} texts, SHA-256 {checksum}")
     return InputTexts(texts, None, arriving_windows if line_by_line else growing_windows, path)
 
 
