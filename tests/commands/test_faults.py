@@ -172,6 +172,26 @@ def test_a_validation_file_that_is_missing_for_a_moment_costs_nothing(
     assert_same_run(out, whole)
 
 
+def test_tokens_that_cannot_be_read_for_a_moment_cost_nothing(
+    corpus: Path, whole: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    with pytest.raises(Killed):
+        run(corpus, out, display=RecordingDisplay(dies_at=2), changes={"log_every": 2})
+    assert find_checkpoint(out) is None
+    damaged = out / "data" / "valid" / "tokens.bin"
+    contents = damaged.read_bytes()
+    damaged.write_bytes(contents[:-2])
+    before = {path: path.read_bytes() for path in (out / "data").rglob("*") if path.is_file()}
+    with pytest.raises(Problem, match=r"tokens\.bin"):
+        run(corpus, out, resume=True)
+    assert {path: path.read_bytes() for path in (out / "data").rglob("*") if path.is_file()} == before
+    assert (out / "run.json").exists()
+    damaged.write_bytes(contents)
+    run(corpus, out, resume=True)
+    assert_same_run(out, whole)
+
+
 @pytest.mark.parametrize("name", ["train", "valid"])
 def test_a_changed_corpus_is_refused_with_the_difference_unless_asked_for(
     corpus: Path, tmp_path: Path, name: str

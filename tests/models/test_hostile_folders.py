@@ -18,6 +18,7 @@ from noise2text.core.allocation_limit import AllocationLimit
 from noise2text.core.errors import MAX_MESSAGE, Problem
 from noise2text.core.weights_file import open_weights, read_weights, save_weights
 from noise2text.data.tokenizer import Tokenizer
+from noise2text.models import model_files
 from noise2text.models.folder import load, save
 from noise2text.models.registry import find_recipe
 
@@ -225,6 +226,24 @@ def test_a_reader_never_sees_two_models_at_once(small: Make, folder: Path, token
     finally:
         stop.set()
         writer.join()
+
+
+def test_a_reader_waits_for_a_writer_between_two_of_its_files(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new config.json has its name already, the new weights follow while the reader waits."""
+    shutil.copytree(folder, tmp_path / "between")
+    shutil.copytree(folder, tmp_path / "new")
+    edit(run__seed=7)(tmp_path / "new")  # the same network
+    shutil.copy(tmp_path / "new" / "config.json", tmp_path / "between")
+
+    def finish_writing(seconds: float) -> None:
+        shutil.copy(tmp_path / "new" / "model.safetensors", tmp_path / "between")
+
+    monkeypatch.setattr(model_files.time, "sleep", finish_writing)
+    model = load(tmp_path / "between", device="cpu", precision="float32")
+    assert model.origin is not None
+    assert model.origin.config.run.seed == 7
 
 
 def test_files_of_another_model_are_named(folder: Path, tmp_path: Path) -> None:
