@@ -155,39 +155,24 @@ def test_a_run_whose_checkpoints_are_all_damaged_is_left_alone(dates: Path, tmp_
     assert sorted(out.rglob("*")) == before
 
 
-def test_a_validation_file_that_is_missing_for_a_moment_costs_nothing(
-    corpus: Path, whole: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("missing", "refusal"),
+    [("valid.jsonl", "There is no file"), ("run/data/valid/tokens.bin", "is damaged")],
+)
+def test_a_file_that_is_missing_for_a_moment_costs_nothing(
+    corpus: Path, whole: Path, missing: str, refusal: str
 ) -> None:
-    out = tmp_path / "run"
+    out, file, away = corpus / "run", corpus / missing, corpus / "away"
     with pytest.raises(Killed):
         run(corpus, out, display=RecordingDisplay(dies_at=2), changes={"log_every": 2})
     assert find_checkpoint(out) is None
-    (corpus / "valid.jsonl").rename(corpus / "away.jsonl")
+    file.rename(away)
     before = {path: path.read_bytes() for path in (out / "data").rglob("*") if path.is_file()}
-    with pytest.raises(Problem, match="There is no file"):
-        run(corpus, out, resume=True)
-    assert {path: path.read_bytes() for path in (out / "data").rglob("*") if path.is_file()} == before
-    (corpus / "away.jsonl").rename(corpus / "valid.jsonl")
-    run(corpus, out, resume=True)
-    assert_same_run(out, whole)
-
-
-def test_tokens_that_cannot_be_read_for_a_moment_cost_nothing(
-    corpus: Path, whole: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "run"
-    with pytest.raises(Killed):
-        run(corpus, out, display=RecordingDisplay(dies_at=2), changes={"log_every": 2})
-    assert find_checkpoint(out) is None
-    damaged = out / "data" / "valid" / "tokens.bin"
-    contents = damaged.read_bytes()
-    damaged.write_bytes(contents[:-2])
-    before = {path: path.read_bytes() for path in (out / "data").rglob("*") if path.is_file()}
-    with pytest.raises(Problem, match=r"tokens\.bin"):
+    with pytest.raises(Problem, match=refusal):
         run(corpus, out, resume=True)
     assert {path: path.read_bytes() for path in (out / "data").rglob("*") if path.is_file()} == before
     assert (out / "run.json").exists()
-    damaged.write_bytes(contents)
+    away.rename(file)
     run(corpus, out, resume=True)
     assert_same_run(out, whole)
 

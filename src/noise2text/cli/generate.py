@@ -144,7 +144,7 @@ def generate(
     require_folder_of(files.output)
     inputs = find_texts(texts, input, line_by_line=files.output is None)
     if files.resume and files.output is not None and has_finished(files.output):
-        require_same_job(files.output, _describe(job, inputs, files), texts=inputs.total)
+        require_same_job(files.output, _describe(job, inputs, files), from_pipe=inputs.total is None)
         warn(f"{files.output} is finished and stays as it is; leave out --resume to generate it again.")
         return
     loaded = job.load()

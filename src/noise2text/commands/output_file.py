@@ -95,19 +95,18 @@ def has_finished(path: Path) -> bool:
     return path.is_file() and not path.with_name(f"{path.name}.draft").exists()
 
 
-def require_same_job(path: Path, started_with: Mapping[str, Any], *, texts: int | None) -> None:
-    """Raise a Problem unless the finished file has the lines of this job; a pipe's `texts` are not known."""
+def require_same_job(path: Path, started_with: Mapping[str, Any], *, from_pipe: bool) -> None:
+    """Raise a Problem unless the finished file has the lines of this job; those of a pipe are not known."""
     again = "leave out --resume to generate it again, or choose another file"
     whole = path.resolve()
-    note, draft_note = _name_finished_note(whole), whole.with_name(f"{whole.name}.draft.json")
-    found = next(
-        (each for each in (draft_note, note) if each.exists()), None
-    )  # a kill may have left the first
-    if found is None:
+    note = _name_finished_note(whole)
+    if not note.exists():  # a kill after the file had its name
+        note = whole.with_name(f"{whole.name}.draft.json")
+    if not note.exists():
         raise Problem(f"{path} is already there, and nothing says how it was made: {again}.")
-    before = read_json_object(found, missing=again)
+    before = read_json_object(note, missing=again)
     _require_same(before, started_with, made=f"{path} was made", instead=again)
-    if texts is None:
+    if from_pipe:
         raise Problem(f"{path} is finished, but whether a pipe has the same texts is not known: {again}.")
     if before.get(_OUTPUT_HASH) != hash_file(whole):
         raise Problem(f"{path} has been changed since it was made: {again}.")
