@@ -71,8 +71,8 @@ class DiffusionGenerationConfig(
         """The number of lengths that are tried per sentence."""
         return 1
 
-    def with_candidates(self, count: int) -> Self:
-        """The config with more noises per length, if there are fewer than `count` candidates per sentence."""
+    def with_candidates(self, count: int, *, texts: int = 1) -> Self:
+        """The config with more noises, if there are fewer than `count` candidates for `texts` alternatives."""
         return replace(self, noise_beam=max(self.noise_beam, math.ceil(count / self.num_lengths)))
 
     def network_settings(self) -> tuple[Any, ...]:
@@ -146,6 +146,16 @@ class LengthPredictingGenerationConfig(LengthConfig, DiffusionGenerationConfig):
         require_at_least(self, 1, "length_beam")
         require_choice(self, "lengths", LENGTH_PROPOSALS)
         require_fraction(self, "sampling_boundary_confidence")
+
+    def with_candidates(self, count: int, *, texts: int = 1) -> Self:
+        """The config with a length for each alternative, and then with more noises per length.
+
+        Texts of different lengths differ more than those of different noises. A model that tries one length
+        only is sure of it and keeps it.
+        """
+        lengths = max(self.length_beam, texts) if self.length_beam > 1 else 1
+        wider = replace(self, length_beam=lengths)
+        return replace(wider, noise_beam=max(wider.noise_beam, math.ceil(count / wider.num_lengths)))
 
     def build_sampler(self) -> Sample | None:
         return (
@@ -224,7 +234,7 @@ class AutoregressiveGenerationConfig(LengthConfig, PrefixConfig, SelectionConfig
         if not self.samples and (self.temperature, self.top_k, self.top_p) != (1, 0, 1):
             raise Problem("The settings temperature, top_k and top_p are for sampling: set samples, too.")
 
-    def with_candidates(self, count: int) -> Self:
+    def with_candidates(self, count: int, *, texts: int = 1) -> Self:
         """The config with more samples or a larger beam, if it has fewer than `count` texts per sentence."""
         if self.samples:
             return replace(self, samples=max(self.samples, count))
