@@ -121,7 +121,7 @@ class ParallelDecoder(Decoder):
         return self.config.network_settings(), self.steps_key(seed) if needs_equal_steps else None
 
     def part_key(self, *, seed: int, trace: bool) -> Hashable:
-        return super().part_key(seed=seed, trace=trace), self.config.build_solver(seed)
+        return id(self), trace, self.config.build_solver(seed)
 
     def steps_key(self, seed: int) -> Hashable:
         """What the coefficients of the sampling steps depend on."""
