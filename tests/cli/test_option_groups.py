@@ -1,8 +1,8 @@
-"""A group of options is one parameter of a command, and one heading in its help."""
+"""A command takes the values of a group from its options, and help has one heading for them."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.testing import CliRunner
@@ -26,11 +26,11 @@ def make_app(seen: list[object]) -> App:
     @app.command()
     def copy(
         name: Annotated[str, typer.Argument(help="What.")],
-        *,
-        files: Files,
         times: Annotated[int, typer.Option(help="How often.")] = 1,
+        **options: Annotated[Any, Files],
     ) -> None:
         """Copy it."""
+        files = Files(options)
         seen[:] = [name, vars(files), files.is_default(), times]
 
     return app

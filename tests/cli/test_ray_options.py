@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Any
+
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -29,8 +31,8 @@ def test_only_an_address_is_the_value_of_ray(
     seen = []
 
     @app.command(cls=RayCommand, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-    def command(context: typer.Context, *, ray: RayAddress) -> None:
-        seen.append((context.args, ray.address))
+    def command(context: typer.Context, **options: Annotated[Any, RayAddress]) -> None:
+        seen.append((context.args, RayAddress(options).address))
 
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output

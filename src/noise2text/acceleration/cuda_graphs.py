@@ -38,10 +38,8 @@ from noise2text.diffusion.sampler import (
     OnStep,
     ReverseProcess,
     SampledStep,
-    SamplerState,
     compute_step_table,
     finish_step,
-    initial_state,
     sample,
     step,
 )
@@ -118,7 +116,9 @@ class _CudaGraphSampler:
         )
         self.loaded_table = self.step_table  # the table that was copied there last
         self.step_index = torch.zeros(1, dtype=torch.long, device=self.noise_keys.device)
-        self.state = initial_state(self.constraint)
+        self.z, self.z0, self.previous = (
+            torch.zeros_like(self.constraint.embeddings, dtype=torch.float) for _ in range(3)
+        )
         self.noise_steps = max(1, min(NOISE_STEPS, MAX_NOISE_NUMBERS // self.constraint.embeddings.numel()))
         self.steps_taken = 0
         self.draw = CudaGraph(self._draw, pool=pool)
@@ -133,20 +133,17 @@ class _CudaGraphSampler:
         return gaussian_noise(self.noise_keys, numbers[:, None], *self.constraint.embeddings.shape[1:])
 
     def _run_step(self) -> Tensor:
-        """One step as in `sample`, written over the state; returns the network's last hidden states."""
+        """One step as in `sample`, written over its inputs; returns the network's last hidden states."""
         noise = self.draw.output.index_select(0, self.step_index % self.noise_steps)[0]
         coefficients = self.step_table.row(self.step_index)
-        z = self.constraint.apply(step(self.state, coefficients, noise).z)
+        z = self.constraint.apply(step(self.z, self.z0, self.previous, coefficients, noise).z)
         with sdpa_kernel(_attention_backends(len(self.noise_keys))):
-            estimate = self.denoiser(
-                z, coefficients.level, self.encoded, self.constraint, self.state.estimate.z0
-            )
-        state = self.state.advance(z, estimate, self.constraint)
-        self.state.previous.copy_(state.previous)  # first: it is the estimate that is now overwritten
-        self.state.estimate.z0.copy_(state.estimate.z0)
-        self.state.z.copy_(state.z)
+            estimate: Estimate = self.denoiser(z, coefficients.level, self.encoded, self.constraint, self.z0)
+        self.previous.copy_(self.z0)  # first: it is the estimate that is now overwritten
+        self.z0.copy_(self.constraint.apply(estimate.z0))
+        self.z.copy_(z)
         self.step_index.add_(1)
-        return state.estimate.hidden
+        return estimate.hidden
 
     def _run_steps(self) -> Tensor:
         """Several steps."""
@@ -160,11 +157,11 @@ class _CudaGraphSampler:
                 mine[: len(theirs), : theirs.shape[1]].copy_(theirs)
             if self.step_table.owners is not None and step_table.owners is not None:
                 self.step_table.owners.copy_(step_table.owners)
-        torch._foreach_zero_([self.step_index, self.state.z, self.state.estimate.z0, self.state.previous])
+        torch._foreach_zero_([self.step_index, self.z, self.z0, self.previous])
         self.loaded_table, self.steps_taken = step_table, 0
 
-    def advance(self, count: int) -> SamplerState:
-        """The state after `count` more steps; later steps overwrite it."""
+    def advance(self, count: int) -> Estimate:
+        """The estimate after `count` more steps, to `self.z`; later steps overwrite both."""
         end = self.steps_taken + count
         while self.steps_taken < end:
             if self.steps_taken % self.noise_steps == 0:
@@ -173,7 +170,7 @@ class _CudaGraphSampler:
             takes_several = min(drawn, end - self.steps_taken) >= STEPS_PER_GRAPH
             hidden = self.multi_step() if takes_several else self.step()
             self.steps_taken += STEPS_PER_GRAPH if takes_several else 1
-        return SamplerState(self.state.z, Estimate(self.state.estimate.z0, hidden), self.state.previous)
+        return Estimate(self.z0, hidden)
 
 
 def _table_room(step_table: StepTable) -> tuple[int, int]:
@@ -285,10 +282,10 @@ class CudaGraphExecutor:
         )
         sampler.reset(process, table)
         if on_step is None and process.stopping is None:
-            return sampler.advance(len(table)).estimate
+            return sampler.advance(len(table))
         for time in process.times.tolist():
-            state = sampler.advance(1)
-            estimate, is_over = finish_step(process, SampledStep(time, state.z, state.estimate), on_step)
+            sampled = SampledStep(time, z=sampler.z, estimate=sampler.advance(1))
+            estimate, is_over = finish_step(process, sampled, on_step)
             if is_over:
                 break
         return estimate

@@ -78,6 +78,8 @@ class OnnxSession:
 class OnnxDenoiser(Denoiser):
     """A denoiser that onnxruntime runs, for inference on the CPU only."""
 
+    needs_one_timestep = True  # the graph's input has one row
+
     def __init__(self, embedding: TokenEmbedding, sessions: Mapping[str, OnnxSession]) -> None:
         """Sessions by name: step, and encode and logits if the network has them."""
         super().__init__()
@@ -91,10 +93,6 @@ class OnnxDenoiser(Denoiser):
             embedding,
             {name: OnnxSession(_read_checked(path, expected)) for name, (path, expected) in files.items()},
         )
-
-    @property
-    def needs_one_timestep(self) -> bool:
-        return True  # the graph's input has one row
 
     def encode(self, source: Source) -> EncoderOutput:
         if "encode" not in self.sessions:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from noise2text.cli.option_groups import OptionGroup
-from noise2text.cli.options import DeviceOption, JsonOption, PrecisionOption, SetOption, app
+from noise2text.cli.options import SETTINGS, Hardware, JsonOption, SetOption, app
 from noise2text.core.errors import Problem
 
 __all__ = ["bench"]
@@ -51,17 +51,19 @@ class Training(OptionGroup):
     rows: Annotated[int, typer.Option(help="Pairs per training step; 0 takes them from the settings.")] = 0
 
 
+class Settings(OptionGroup):
+    """The generation settings of the model."""
+
+    panel = SETTINGS
+    assignments: SetOption = None
+
+
 @app.command()
 def bench(
     model: Annotated[Path, typer.Argument(help="A model folder, or a shipped model such as de-en.")],
     length: Annotated[int, typer.Option(help="Tokens per random source, and per target.")] = 25,
-    *,
-    generation: Generation,
-    training: Training,
-    assignments: SetOption = None,
-    device: DeviceOption = None,
-    precision: PrecisionOption = "auto",
     as_json: JsonOption = False,
+    **options: Annotated[Any, Generation, Training, Settings, Hardware],
 ) -> None:
     """Time generation or training of a model.
 
@@ -74,19 +76,19 @@ def bench(
     from noise2text.core.config import apply_overrides
     from noise2text.models.folder import load
 
+    generation, training, hardware = Generation(options), Training(options), vars(Hardware(options))
+    assignments = Settings(options).assignments
     if training.training:
         if not generation.is_default() or assignments:
             raise Problem("--training times training steps: it takes only --rows, --length and --precision.")
-        for line in training_report(
-            model, device=device, precision=precision, length=length, rows=training.rows, as_json=as_json
-        ):
+        for line in training_report(model, length=length, rows=training.rows, as_json=as_json, **hardware):
             print(line)
         return
     if training.rows:
         raise Problem("--rows is the number of pairs per training step: add --training, or use --batches.")
     if length < 1:
         raise Problem(f"The length must be at least 1 token, not {length}.")
-    loaded = load(model, device=device, precision=precision)
+    loaded = load(model, **hardware)
     wanted = parse_assignments(assignments)
     for name in sorted(BENCH_OPTIONS.keys() & wanted.keys()):
         raise Problem(f"bench sets {name} itself: use {BENCH_OPTIONS[name]} instead of --set {name}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -25,8 +25,7 @@ def distill(
     batch: Annotated[int, typer.Option(help="Sentences per batch; does not change the texts.")] = 32,
     device: DeviceOption = None,
     precision: Annotated[str, typer.Option(help="float32, bfloat16 or auto.")] = "auto",
-    *,
-    ray: RayJob,
+    **options: Annotated[Any, RayJob],
 ) -> None:
     """Replace the targets of a corpus by a teacher's texts.
 
@@ -41,7 +40,7 @@ def distill(
     from noise2text.core.command_line import parse_assignments, parse_options
     from noise2text.data.corpus_paths import with_fields
 
-    input = with_fields(input, fields)
+    input, ray = with_fields(input, fields), RayJob(options)
     overrides = parse_options(context.args) | parse_assignments(assignments)
     if ray.address is not None:
         job = GenerationJob(

@@ -92,13 +92,14 @@ class Likelihood(OptionGroup):
 
 
 @app.command()
-def evaluate(*, texts: Texts, scores: Scores, likelihood: Likelihood) -> None:
+def evaluate(**options: Annotated[Any, Texts, Scores, Likelihood]) -> None:
     """Score texts, or a model by its likelihood; every score comes with its signature."""
     from noise2text.commands.display import show_elapsed
     from noise2text.commands.evaluate import EvaluationFiles, evaluate_files
     from noise2text.data.corpus_paths import with_fields
     from noise2text.metrics.evaluate import DEFAULT_METRICS, find_metrics
 
+    texts, scores, likelihood = Texts(options), Scores(options), Likelihood(options)
     if likelihood.likelihood is not None:
         _evaluate_likelihood(likelihood.likelihood, likelihood, texts, scores)
         return

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from noise2text.cli.folding import print_folded
 from noise2text.cli.option_groups import OptionGroup
-from noise2text.cli.options import SETTINGS, DeviceOption, JsonOption, SetOption, app
+from noise2text.cli.options import SETTINGS, Device, JsonOption, SetOption, app
 from noise2text.core.errors import Problem
 
 if TYPE_CHECKING:
@@ -89,13 +89,9 @@ def experiment(
     out: Annotated[
         Path, typer.Option(help="The folder for models and tables; experiments in one folder share models.")
     ] = Path("runs/experiments"),
-    *,
-    size: Size,
-    files: Files,
-    settings: Settings,
-    device: DeviceOption = None,
     list_all: Annotated[bool, typer.Option("--list", help="List the experiments.")] = False,
     as_json: JsonOption = False,
+    **options: Annotated[Any, Size, Files, Settings, Device],
 ) -> None:
     """Rerun an experiment of the papers.
 
@@ -116,6 +112,7 @@ def experiment(
     from noise2text.experiments.result_table import to_markdown
     from noise2text.experiments.run_experiment import run_experiment
 
+    size, files, settings = Size(options), Files(options), Settings(options)
     corpora = files.find(size.scale)
     with TerminalDisplay.open() as display:
         found = run_experiment(
@@ -127,7 +124,7 @@ def experiment(
             preset=settings.preset,
             metrics=settings.metrics,
             pretrained=_parse_files("--pretrained", files.pretrained),
-            device=device,
+            device=Device(options).device,
             display=display,
         )
     page = json.dumps(found, indent=2, ensure_ascii=False) + "\n" if as_json else to_markdown(found)

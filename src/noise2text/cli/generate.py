@@ -15,6 +15,7 @@ from noise2text.cli.options import (
     EXTRA_OPTIONS,
     FILES,
     HARDWARE,
+    SETTINGS,
     DeviceOption,
     FieldsOption,
     PrecisionOption,
@@ -81,6 +82,14 @@ class Choice(OptionGroup):
     copies: Annotated[bool, typer.Option(help="Allow candidates that copy the source.")] = True
 
 
+class Settings(OptionGroup):
+    """The generation settings, and the seed."""
+
+    panel = SETTINGS
+    assignments: SetOption = None
+    seed: SeedOption = 0
+
+
 class Control(OptionGroup):
     """What steers the texts: generation settings that have options of their own."""
 
@@ -109,14 +118,7 @@ def generate(
         list[str] | None,
         typer.Argument(metavar="TEXT", help="The texts; without any, --input or standard input."),
     ] = None,
-    *,
-    files: Files,
-    choice: Choice,
-    assignments: SetOption = None,
-    seed: SeedOption = 0,
-    control: Control,
-    hardware: Hardware,
-    ray: RayJob,
+    **options: Annotated[Any, Files, Choice, Settings, Control, Hardware, RayJob],
 ) -> None:
     """Generate a text for each text or line of a file.
 
@@ -129,12 +131,17 @@ def generate(
     from noise2text.commands.output_file import has_finished, require_same_job
     from noise2text.core.command_line import parse_assignments, parse_options, split_texts
 
-    texts, settings = split_texts(arguments or [])
+    files, settings, ray = Files(options), Settings(options), RayJob(options)
+    texts, words = split_texts(arguments or [])
     input = _find_input(files, texts)
-    steering = {name: value for name, value in vars(control).items() if value is not None}
-    overrides = parse_options(settings) | parse_assignments(assignments) | steering
+    steering = {name: value for name, value in vars(Control(options)).items() if value is not None}
     job = GenerationJob(
-        model, overrides=overrides, seed=seed, trace=files.trace, **vars(choice), **vars(hardware)
+        model,
+        overrides=parse_options(words) | parse_assignments(settings.assignments) | steering,
+        seed=settings.seed,
+        trace=files.trace,
+        **vars(Choice(options)),
+        **vars(Hardware(options)),
     )
     if ray.address is not None:
         if input is None or files.output is None or texts:

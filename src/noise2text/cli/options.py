@@ -12,7 +12,7 @@ from typer.main import get_command_from_info, get_command_name
 from typer.models import CommandInfo
 
 from noise2text.cli.help import CommandWithPanels, GroupedCommands
-from noise2text.cli.option_groups import spread_groups
+from noise2text.cli.option_groups import OptionGroup, declare_options
 
 __all__ = [
     "COMMAND_GROUPS",
@@ -25,8 +25,10 @@ __all__ = [
     "SETTINGS",
     "App",
     "ConfigOption",
+    "Device",
     "DeviceOption",
     "FieldsOption",
+    "Hardware",
     "JsonOption",
     "PrecisionOption",
     "SeedOption",
@@ -78,8 +80,7 @@ class App(typer.Typer):
         add = super().command(name, **({"cls": CommandWithPanels} | settings))
 
         def decorate(function: Callable[..., None]) -> Callable[..., None]:
-            add(spread_groups(function))
-            return function
+            return add(declare_options(function))
 
         return decorate
 
@@ -102,7 +103,7 @@ class _RootApp(App):
         """The command of this name, with its options."""
         function, settings = self.unbuilt[name]
         command = CommandInfo(
-            name, callback=spread_groups(function), **({"cls": CommandWithPanels} | settings)
+            name, callback=declare_options(function), **({"cls": CommandWithPanels} | settings)
         )
         return get_command_from_info(command, pretty_exceptions_short=False, rich_markup_mode=None)
 
@@ -170,5 +171,20 @@ FieldsOption = Annotated[
         rich_help_panel=FILES,
     ),
 ]
+
+
+class Device(OptionGroup):
+    """Where it runs."""
+
+    panel = HARDWARE
+    device: DeviceOption = None
+
+
+class Hardware(Device):
+    """Where it runs, and with which numbers."""
+
+    precision: PrecisionOption = "auto"
+
+
 PAIRS = "JSON Lines, JSON, CSV, TSV, Parquet, SOURCE,TARGET files or -."
 PAIRS_OR_PREPARED = f"{PAIRS.rstrip('.')}, or a prepared folder."

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from noise2text.cli.option_groups import OptionGroup
-from noise2text.cli.options import DeviceOption, PrecisionOption, app
+from noise2text.cli.options import Hardware, app
 from noise2text.cli.output import warn
 from noise2text.cli.ray_options import RayAddress, RayCommand
 
@@ -80,12 +80,7 @@ def serve(
         list[str] | None,
         typer.Option(metavar="NAME=FOLDER", help="A classifier that requests may name; may be repeated."),
     ] = None,
-    *,
-    access: Access,
-    limits: RequestLimits,
-    device: DeviceOption = None,
-    precision: PrecisionOption = "auto",
-    ray: Replicas,
+    **options: Annotated[Any, Access, RequestLimits, Hardware, Replicas],
 ) -> None:
     """Answer requests over HTTP: generation, denoising steps, and LibreTranslate's interface."""
     from noise2text.core.command_line import parse_assignments
@@ -98,16 +93,16 @@ def serve(
         raise Problem(
             f"The service needs the package {error.name}: pip install 'noise2text[serve]'."
         ) from error
-    most = Limits(**vars(limits))
-    options = Options(
+    access, ray = Access(options), Replicas(options)
+    limits = Limits(**vars(RequestLimits(options)))
+    service = Options(
         **vars(access) | {"allow_origins": access.allow_origins or []},
         guides=parse_assignments(guide),
-        device=device,
-        precision=precision,
+        **vars(Hardware(options)),
     )
     if ray.address is None:
-        serve_models(served, most, options, say=warn)
+        serve_models(served, limits, service, say=warn)
         return
     from noise2text.serving.ray_serve import RayCluster, serve_on_ray
 
-    serve_on_ray(served, most, options, cluster=RayCluster(**vars(ray)), say=warn)
+    serve_on_ray(served, limits, service, cluster=RayCluster(**vars(ray)), say=warn)

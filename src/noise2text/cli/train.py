@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,7 +13,7 @@ from noise2text.cli.options import (
     PAIRS_OR_PREPARED,
     SETTINGS,
     ConfigOption,
-    DeviceOption,
+    Device,
     FieldsOption,
     SetOption,
     SkipBadOption,
@@ -76,11 +76,7 @@ def train(
     recipe: Annotated[
         str, typer.Argument(help="The recipe, e.g. difformer; `noise2text recipes` lists them.")
     ],
-    *,
-    files: Files,
-    settings: Settings,
-    resuming: Resuming,
-    device: DeviceOption = None,
+    **options: Annotated[Any, Files, Settings, Resuming, Device],
 ) -> None:
     """Train a model on pairs of texts.
 
@@ -91,6 +87,7 @@ def train(
     from noise2text.core.command_line import parse_assignments
     from noise2text.data.corpus_paths import with_fields
 
+    files, settings, resuming = Files(options), Settings(options), Resuming(options)
     train, valid = files.train, files.valid
     if train is None:
         train, earlier_valid = _read_files(files.out, resume=resuming.resume)
@@ -108,7 +105,7 @@ def train(
             resume=resuming.resume,
             allow_changes=resuming.allow_changes,
             skip_bad=files.skip_bad,
-            device=device,
+            device=Device(options).device,
             display=display,
         )
 

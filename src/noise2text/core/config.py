@@ -209,11 +209,11 @@ def _match(config: Any, name: str) -> list[str]:
     return found
 
 
-def _iterate_fields(config: Any, prefix: str = "") -> Iterator[tuple[str, Any, str]]:
-    """Full name, value and help of every setting and every section, a section before what is in it."""
+def _iterate_fields(config: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Full name, value and owner of every setting and every section, a section before what is in it."""
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        yield prefix + field.name, value, find_help(config, field.name)
+        yield prefix + field.name, value, config
         if isinstance(value, Config):
             yield from _iterate_fields(value, f"{prefix}{field.name}.")
 
@@ -245,7 +245,8 @@ def get_setting(config: Any, name: str) -> Any:
 
 def describe(config: Any) -> list[tuple[str, Any, str]]:
     """Full name, value and help of every setting, in order."""
-    return [row for row in _iterate_fields(config) if not isinstance(row[1], Config)]
+    settings = (row for row in _iterate_fields(config) if not isinstance(row[1], Config))
+    return [(name, value, find_help(owner, name.rpartition(".")[2])) for name, value, owner in settings]
 
 
 def require_choice(config: Any, name: str, allowed: Iterable[str]) -> None:

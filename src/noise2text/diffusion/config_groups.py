@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from noise2text.core.config import (
     Config,
@@ -65,15 +65,11 @@ class ScheduleConfig(TimestepsConfig):
     """Which of the schedules with a name it is."""
 
     schedule: str = option("sqrt", ", ".join(SCHEDULES))
+    schedule_choices: ClassVar[tuple[str, ...]] = tuple(SCHEDULES)  # that the recipe takes
 
     def __post_init__(self) -> None:
         require_choice(self, "schedule", self.schedule_choices)
         super().__post_init__()
-
-    @property
-    def schedule_choices(self) -> tuple[str, ...]:
-        """The names of the schedules that the recipe takes."""
-        return tuple(SCHEDULES)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from noise2text.core.config import (
     require_values,
 )
 from noise2text.core.errors import Problem
-from noise2text.diffusion.boundary_conditional import BoundaryConditional
 from noise2text.diffusion.config_groups import (
     AdaptiveScheduleConfig,
     NoiseFactorSearchConfig,
@@ -31,7 +30,6 @@ from noise2text.diffusion.schedules import (
     VariancePreserving,
     rescale_preserving,
 )
-from noise2text.nn.embeddings import TokenEmbedding
 from noise2text.nn.length_predictor import LengthPredictor
 
 __all__ = ["DifformerDiffusionConfig"]
@@ -116,12 +114,6 @@ class DifformerDiffusionConfig(
     def searched_rescaling(self) -> Callable[[Schedule, float], Schedule]:
         """The rescaling whose factor is searched."""
         return rescale_preserving if self.variance_preserving else Rescaled
-
-    def build_token_levels(self, schedule: Schedule, embedding: TokenEmbedding) -> BoundaryConditional | None:
-        """The noise levels that depend on the tokens, if there are any."""
-        if not self.boundary_confidence:
-            return None
-        return BoundaryConditional(schedule, embedding, self.boundary_confidence)
 
     def loss_terms(self, length_predictor: LengthPredictor) -> list[LossTerm]:
         """The terms of eq. 2 that have a weight, the length, and the logged −log p(y | ẑ₀)."""

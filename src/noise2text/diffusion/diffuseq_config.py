@@ -6,6 +6,7 @@ Difformer's is in `difformer_config.py`. Those of the other encoder-decoders are
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from noise2text.core.config import option, require_choice
 from noise2text.core.errors import Problem
@@ -49,6 +50,7 @@ class DiffuSeqDiffusionConfig(SourceDropoutConfig, TimeSamplerConfig, JointDiffu
         "sqrt",
         f"{', '.join(SCHEDULES)}, or position-sigmoid (the last token is noised first; always aligned)",
     )
+    schedule_choices: ClassVar[tuple[str, ...]] = (*SCHEDULES, _POSITION_SIGMOID)
     time_sampler: str = "loss-aware"
     loss_positions: str = option(
         "equation-2",
@@ -80,10 +82,6 @@ class DiffuSeqDiffusionConfig(SourceDropoutConfig, TimeSamplerConfig, JointDiffu
             )
         if not 0 <= self.signal_floor < 1:
             raise Problem(f"The setting min_alpha_bar must be from 0 to below 1, not {self.min_alpha_bar}.")
-
-    @property
-    def schedule_choices(self) -> tuple[str, ...]:
-        return (*super().schedule_choices, _POSITION_SIGMOID)
 
     @property
     def signal_floor(self) -> float:

@@ -6,26 +6,16 @@ trace differ there from those with CUDA graphs, where the network goes on; texts
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from torch import Tensor
 from torch.nn import functional
 
-from noise2text.diffusion.sampler import ReverseProcess
 from noise2text.diffusion.stopping import StoppingRule
 from noise2text.nn.denoiser import Constraint, Denoiser, DenoiserWrapper, EncoderOutput, Estimate, NoiseLevel
 
-__all__ = ["leave_out_finished_rows"]
+__all__ = ["RunningRows"]
 
 
-def leave_out_finished_rows(process: ReverseProcess) -> ReverseProcess:
-    """The process whose network computes only rows that run, if it has a stopping rule."""
-    if process.stopping is None:
-        return process
-    return replace(process, denoiser=_RunningRows(process.denoiser, process.stopping))
-
-
-class _RunningRows(DenoiserWrapper):
+class RunningRows(DenoiserWrapper):
     """A denoiser of the rows that run; the estimate of another row stays that of the step before."""
 
     def __init__(self, denoiser: Denoiser, rule: StoppingRule) -> None:

@@ -37,29 +37,13 @@ __all__ = [
     "ReverseProcess",
     "Sample",
     "SampledStep",
-    "SamplerState",
     "compute_step_table",
     "finish_step",
-    "initial_state",
     "sample",
     "step",
 ]
 
 NOISE_BUFFER = 1 << 16  # random numbers in one draw, which may serve several steps
-
-
-@dataclass(frozen=True)
-class SamplerState:
-    """The state of sampling: the noisy canvas, its clean estimate, and the previous estimate."""
-
-    z: Tensor  # (B, L, D)
-    estimate: Estimate
-    previous: Tensor  # (B, L, D)
-
-    def advance(self, z: Tensor, estimate: Estimate, constraint: Constraint) -> SamplerState:
-        """The state after a step to z, with its estimate."""
-        estimate = Estimate(constraint.apply(estimate.z0), estimate.hidden)
-        return SamplerState(z, estimate, previous=self.estimate.z0)
 
 
 @dataclass(frozen=True)
@@ -149,15 +133,16 @@ def compute_step_table(process: ReverseProcess) -> StepTable:
 
 def sample(process: ReverseProcess, on_step: OnStep | None = None) -> Estimate:
     """The clean estimate after the last step of the process, which starts from pure noise."""
-    denoiser, constraint = process.denoiser, process.constraint
-    table, state = process.build_step_table(), initial_state(constraint)
+    denoiser, constraint, table = process.denoiser, process.constraint, process.build_step_table()
+    z = z0 = previous = torch.zeros_like(constraint.embeddings, dtype=torch.float)  # (B, L, D)
     for (number, noise), time in zip(_step_noise(process), process.times.tolist(), strict=True):
         coefficients = table.row(number)
-        proposal = step(state, coefficients, noise)
+        proposal = step(z, z0, previous, coefficients, noise)
         z = constraint.apply(proposal.z if process.guide is None else process.guide(proposal))
-        estimate = denoiser(z, coefficients.level, process.encoded, constraint, state.estimate.z0)
-        state = state.advance(z, estimate, constraint)
-        estimate, is_over = finish_step(process, SampledStep(time, z, state.estimate), on_step)
+        estimate = denoiser(z, coefficients.level, process.encoded, constraint, z0)
+        z0, previous = constraint.apply(estimate.z0), z0
+        sampled = SampledStep(time, z, Estimate(z0, estimate.hidden))
+        estimate, is_over = finish_step(process, sampled, on_step)
         if is_over:
             break
     return estimate
@@ -167,13 +152,12 @@ Sample = Callable[[ReverseProcess, OnStep | None], Estimate]
 """A function with the signature of `sample`."""
 
 
-def step(state: SamplerState, coefficients: StepCoefficients, noise: Tensor) -> Proposal:
-    """Where a step with this noise (B, L, D) leads to, before any guidance."""
-    z0 = state.estimate.z0
-    mean = torch.addcmul(coefficients.z_weight * state.z, coefficients.z0_weight, z0)
-    mean = mean.addcmul(coefficients.previous_weight, state.previous)
-    z = torch.addcmul(mean, coefficients.noise_weight, noise)
-    return Proposal(z, mean, coefficients.noise_weight, coefficients.level)
+def step(z: Tensor, z0: Tensor, previous: Tensor, coefficients: StepCoefficients, noise: Tensor) -> Proposal:
+    """Where a step from z with its last two estimates and this noise leads to, before any guidance."""
+    mean = torch.addcmul(coefficients.z_weight * z, coefficients.z0_weight, z0)
+    mean = mean.addcmul(coefficients.previous_weight, previous)
+    proposed = torch.addcmul(mean, coefficients.noise_weight, noise)
+    return Proposal(proposed, mean, coefficients.noise_weight, coefficients.level)
 
 
 def finish_step(
@@ -186,12 +170,6 @@ def finish_step(
     if on_step is not None:
         on_step(sampled)
     return sampled.estimate, stopping is not None and stopping.is_over()
-
-
-def initial_state(constraint: Constraint) -> SamplerState:
-    """The state before the first step: zeros, in separate tensors."""
-    z, z0, previous = (torch.zeros_like(constraint.embeddings, dtype=torch.float) for _ in range(3))
-    return SamplerState(z, Estimate(z0, z0), previous)  # hidden is not read before the first step
 
 
 def _step_noise(process: ReverseProcess) -> Iterator[tuple[Tensor, Tensor]]:

@@ -47,7 +47,8 @@ class AutoregressiveDiffusionDecoder(ParallelDecoder):
         """Sample until no position is open; a trace has the steps of all rounds, one after another."""
         lengths = self.find_lengths(encoded_batch)
         candidates = self.make_candidates(encoded_batch, lengths, max_length=int(lengths.max()))
-        sample, first_keys, number = self.choose_sampler(), candidates.noise_keys, 0
+        sample = self.config.build_sampler() or self.executor.sample
+        first_keys, number = candidates.noise_keys, 0
         total = torch.zeros_like(candidates.length_scores)
         count = torch.zeros_like(total)
         while bool(candidates.canvas.open_positions.any()):  # the host waits once per round
@@ -63,8 +64,7 @@ class AutoregressiveDiffusionDecoder(ParallelDecoder):
                 canvas=self.fix_tokens(canvas, tokens, new, ended),
                 noise_keys=make_key(first_keys, number),
             )
-        tokens = candidates.canvas.tokens
-        return self.send_to_host(candidates, tokens, self.score(candidates, tokens, total, count))
+        return self.score(candidates, candidates.canvas.tokens, total, count)
 
 
 class TokenByTokenDecoder(AutoregressiveDiffusionDecoder):

@@ -107,10 +107,10 @@ def _denoise(parts: _EncodedParts) -> _SampledParts:
     process, first = _join_processes(parts, processes), parts.decoders[0]
     if sampling.may_finish_early:
         process = first.leave_out_finished(replace(process, stopping=sampling))
-    sample = first.choose_sampler()
+    sample = first.config.build_sampler() or first.executor.sample
     estimate = sample(process, sampling.observe if sampling.is_observed else None)
     sampled = [
-        decoder.send_to_host(own, *decoder.round_and_score(own, own_estimate))
+        decoder.round_and_score(own, own_estimate)
         for (decoder, own), own_estimate in zip(owned, sampling.split(estimate), strict=True)
     ]
     return _SampledParts(parts.decoders, sampled)

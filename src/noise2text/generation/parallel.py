@@ -23,8 +23,8 @@ from noise2text.core.random import make_key
 from noise2text.data.layouts.base import Canvas, Layout
 from noise2text.data.layouts.template import Template
 from noise2text.diffusion.classifier_guidance import ClassifierGuidance
-from noise2text.diffusion.running_rows import leave_out_finished_rows
-from noise2text.diffusion.sampler import Guide, OnStep, ReverseProcess, Sample, SampledStep
+from noise2text.diffusion.running_rows import RunningRows
+from noise2text.diffusion.sampler import Guide, OnStep, ReverseProcess, SampledStep
 from noise2text.diffusion.schedules import Schedule
 from noise2text.diffusion.solvers import Solver
 from noise2text.diffusion.stopping import StopWhenSure
@@ -121,7 +121,7 @@ class ParallelDecoder(Decoder):
         return self.config.network_settings(), self.steps_key(seed) if needs_equal_steps else None
 
     def part_key(self, *, seed: int, trace: bool) -> Hashable:
-        return super().part_key(seed=seed, trace=trace), self.config.build_solver(seed)
+        return id(self), trace, self.config.build_solver(seed)
 
     def steps_key(self, seed: int) -> Hashable:
         """What the coefficients of the sampling steps depend on."""
@@ -139,11 +139,10 @@ class ParallelDecoder(Decoder):
         """Sample from noise to the tokens of every candidate."""
         lengths = self.find_lengths(encoded_batch)
         candidates = self.make_candidates(encoded_batch, lengths, max_length=int(lengths.max()))
-        sample = self.choose_sampler()
+        sample = self.config.build_sampler() or self.executor.sample  # `diffusion.sampler.sample`
         process = self.leave_out_finished(self.make_process(candidates))
         estimate = sample(process, self.make_step_callback(candidates))
-        tokens, scores = self.round_and_score(candidates, estimate)
-        return self.send_to_host(candidates, tokens, scores)
+        return self.round_and_score(candidates, estimate)
 
     def find_lengths(self, encoded_batch: EncodedBatch) -> Tensor:
         """The lengths (B, b₁) that are tried, on the host, which waits for them."""
@@ -198,7 +197,9 @@ class ParallelDecoder(Decoder):
 
     def leave_out_finished(self, process: ReverseProcess) -> ReverseProcess:
         """The process whose finished rows leave the network, where the rows of a batch may change."""
-        return process if self.executor.needs_fixed_shapes else leave_out_finished_rows(process)
+        if process.stopping is None or self.executor.needs_fixed_shapes:
+            return process
+        return replace(process, denoiser=RunningRows(process.denoiser, process.stopping))
 
     def _build_solver(self, batch: SourceBatch) -> Solver:
         """The solver of a batch, whose seeds must not need different ones."""
@@ -206,10 +207,6 @@ class ParallelDecoder(Decoder):
         if others:
             raise Problem("These seeds choose different sampling steps: give all texts of a batch the same.")
         return solver
-
-    def choose_sampler(self) -> Sample:
-        """The sampler that the config asks for; else `diffusion.sampler.sample`, run by the executor."""
-        return self.config.build_sampler() or self.executor.sample
 
     def make_step_callback(self, candidates: CandidateBatch) -> OnStep | None:
         """What is called after every step, for the trace and the caller's `on_step`; None for neither."""
@@ -226,27 +223,28 @@ class ParallelDecoder(Decoder):
 
         return observe
 
-    def round_and_score(self, candidates: CandidateBatch, estimate: Estimate) -> tuple[Tensor, Tensor]:
-        """The tokens (B·C, L) of the last estimate, and the score (B·C,) of each candidate."""
+    def round_and_score(self, candidates: CandidateBatch, estimate: Estimate) -> SampledBatch:
+        """The tokens of the last estimate and their scores, on their way to the host."""
         tokens, log_probs = self.rounding(candidates.canvas, estimate)  # (B·C, L)
         open_positions = candidates.canvas.open_positions
         log_probs = (log_probs * open_positions).sum(1)
-        return tokens, self.score(candidates, tokens, log_probs, open_positions.sum(1))
+        return self.score(candidates, tokens, log_probs, open_positions.sum(1))
 
-    def score(self, candidates: CandidateBatch, tokens: Tensor, log_probs: Tensor, counts: Tensor) -> Tensor:
-        """The scores (B·C,) per token: by the likelihood scorer, if there is one.
+    def score(
+        self, candidates: CandidateBatch, tokens: Tensor, log_probs: Tensor, counts: Tensor
+    ) -> SampledBatch:
+        """The tokens (B·C, L) and their scores per token, on their way to the host.
 
-        Otherwise by the sums of the log-probabilities of the written tokens, and the `counts` of these.
+        The scores are those of the likelihood scorer, if there is one. Otherwise they come from the sums
+        (B·C,) of the log-probabilities of the written tokens, and the `counts` of these.
         """
         if self.likelihood_scorer is None:
-            return log_probs / counts + candidates.length_scores
-        text = ~candidates.canvas.padding
-        filled = replace(candidates.canvas, tokens=tokens, given=torch.zeros_like(text), scored=text)
-        likelihood = self.likelihood_scorer(candidates.encoded, filled)
-        return (likelihood + candidates.length_scores) / text.sum(1)
-
-    def send_to_host(self, candidates: CandidateBatch, tokens: Tensor, scores: Tensor) -> SampledBatch:
-        """Copy the candidates' tokens and scores to the host."""
+            scores = log_probs / counts + candidates.length_scores  # (B·C,)
+        else:
+            text = ~candidates.canvas.padding
+            filled = replace(candidates.canvas, tokens=tokens, given=torch.zeros_like(text), scored=text)
+            likelihood = self.likelihood_scorer(candidates.encoded, filled)
+            scores = (likelihood + candidates.length_scores) / text.sum(1)
         return SampledBatch(
             len(candidates.batch.rows),
             candidates.host_canvas,

@@ -241,7 +241,7 @@ class Model(nn.Module, ABC):
             progress: whether to show a progress bar, in a terminal or a notebook.
             overrides: generation settings by name, such as `steps=10`.
         """
-        require_lists("generate", texts)
+        require_texts(texts, where="generate")
         request = GenerationRequest(
             texts,
             seed=parse_whole_number(seed, "seed", where="generate"),

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -76,11 +75,7 @@ class _PreparedRequest:
     selector: Selector
     rows: Sequence[Sequence[int]]  # the tokens of its texts, truncated
     output: GenerationOutput
-
-    @cached_property
-    def part_key(self) -> Hashable:
-        """Equal for requests whose texts are one part of a batch."""
-        return self.decoder.part_key(seed=self.request.seed, trace=self.request.trace)
+    part_key: Hashable  # equal for requests whose texts are one part of a batch
 
     def report(self, steps: Mapping[int, list[TraceStep]]) -> None:
         """Tell the callbacks of the request about a step of its texts at these positions."""
@@ -124,6 +119,7 @@ class BatchedRequests:
         self._selectors: dict[Any, Selector] = {}
         self._prepared = [self._prepare(request) for request in requests]
         self._texts: list[_Text] = []  # those that are not empty; batches name them by their numbers here
+        self.outputs = [prepared.output for prepared in self._prepared]  # which `select` fills in
         self._finished: set[int] = set()
         self._groups = self._group_texts()
 
@@ -131,11 +127,6 @@ class BatchedRequests:
     def num_texts(self) -> int:
         """The number of texts that are not empty."""
         return len(self._texts)
-
-    @property
-    def outputs(self) -> list[GenerationOutput]:
-        """The output of each request; `select` fills them in."""
-        return [prepared.output for prepared in self._prepared]
 
     @property
     def groups(self) -> list[BatchGroup]:
@@ -159,13 +150,14 @@ class BatchedRequests:
         config = draw_enough_candidates(config, request.overrides, n=request.n, floor=request.floor)
         if request.selector is None and config not in self._selectors:
             self._selectors[config] = model.build_selector(config)
-        rows = model.tokenizer.encode(texts)
+        rows, decoder = model.tokenizer.encode(texts), self._find_decoder(request, config)
         return _PreparedRequest(
             request,
-            self._find_decoder(request, config),
+            decoder,
             request.selector or self._selectors[config],
             [row[: model.max_source] for row in rows],
             GenerationOutput.empty(len(texts), truncated=sum(len(row) > model.max_source for row in rows)),
+            decoder.part_key(seed=request.seed, trace=request.trace),
         )
 
     def _find_decoder(self, request: GenerationRequest, config: Any) -> Decoder:

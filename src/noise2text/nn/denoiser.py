@@ -154,6 +154,7 @@ class Denoiser(nn.Module, ABC):
     """
 
     embedding: TokenEmbedding
+    needs_one_timestep = False  # whether all rows of a batch must have the same timestep
 
     @abstractmethod
     def encode(self, source: Source) -> EncoderOutput:
@@ -166,11 +167,6 @@ class Denoiser(nn.Module, ABC):
     def time_embedder(self) -> nn.Module | None:
         """The module that embeds the timestep alone, if there is one."""
         return None
-
-    @property
-    def needs_one_timestep(self) -> bool:
-        """Whether all rows of a batch must have the same timestep."""
-        return False
 
     @abstractmethod
     def forward(
@@ -198,6 +194,7 @@ class DenoiserWrapper(Denoiser):
     def __init__(self, denoiser: Denoiser) -> None:
         super().__init__()
         self.denoiser, self.embedding = denoiser, denoiser.embedding
+        self.needs_one_timestep = denoiser.needs_one_timestep
 
     def encode(self, source: Source) -> EncoderOutput:
         return self.denoiser.encode(source)
@@ -207,10 +204,6 @@ class DenoiserWrapper(Denoiser):
 
     def time_embedder(self) -> nn.Module | None:
         return self.denoiser.time_embedder()
-
-    @property
-    def needs_one_timestep(self) -> bool:
-        return self.denoiser.needs_one_timestep
 
     def lazy_logits(self, estimate: Estimate) -> LazyLogits:
         return self.denoiser.lazy_logits(estimate)

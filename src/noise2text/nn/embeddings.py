@@ -68,14 +68,10 @@ class TokenEmbedding(nn.Module):
 
     def __init__(self, vocab: int, dim: int, *, scale: float | None = None, bias: bool = False) -> None:
         super().__init__()
+        self.dim = dim  # d, of an embedding
         self.scale = math.sqrt(dim) if scale is None else scale
         self.weight = nn.Parameter(torch.randn(vocab, dim) / self.scale)
         self.bias = nn.Parameter(torch.zeros(vocab)) if bias else None
-
-    @property
-    def dim(self) -> int:
-        """The dimension d of an embedding."""
-        return self.weight.shape[1]
 
     @property
     def vectors(self) -> Tensor:

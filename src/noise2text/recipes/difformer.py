@@ -21,6 +21,7 @@ from noise2text.data.config import DataConfig, FolderTokenizerDataConfig
 from noise2text.data.layouts.released_difformer import ReleasedDifformerLayout
 from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.tokenizer import Tokenizer
+from noise2text.diffusion.boundary_conditional import BoundaryConditional
 from noise2text.diffusion.config_groups import refuse_averages_of_adaptive_models
 from noise2text.diffusion.degeneration_score import find_noise_factor, random_embeddings
 from noise2text.diffusion.difformer_config import DifformerDiffusionConfig
@@ -274,6 +275,11 @@ def _build_pair_objective(
             self_conditioning=diffusion.self_conditioning,
             self_condition_noise=diffusion.self_condition_noise,
         )
+    token_levels: BoundaryConditional | None = None
+    if diffusion.boundary_confidence:
+        token_levels = BoundaryConditional(
+            model.training_schedule, model.denoiser.embedding, diffusion.boundary_confidence
+        )
     kind: Callable[..., DiffusionObjective] = DiffusionObjective
     if diffusion.refit_every:
         kind = partial(
@@ -286,7 +292,7 @@ def _build_pair_objective(
         terms=terms,
         self_conditioning=diffusion.self_conditioning,
         self_condition_noise=diffusion.self_condition_noise,
-        token_levels=diffusion.build_token_levels(model.training_schedule, model.denoiser.embedding),
+        token_levels=token_levels,
     )
 
 
