@@ -186,7 +186,7 @@ def parse_json(line: FileLine) -> Record:
     try:
         value = json.loads(text) if text.strip() else ""
     except (ValueError, RecursionError) as error:
-        raise LineError(line, "this is not valid JSON") from error
+        raise LineError(line, "this is not valid JSON (write one object per line)") from error
     if isinstance(value, str):
         return Record(line, {"text": value})
     if not isinstance(value, dict):
