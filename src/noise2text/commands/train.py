@@ -18,7 +18,7 @@ from noise2text.commands.run_corpora import Corpora
 from noise2text.commands.run_setup import OpenRun, RunSetup, change_config
 from noise2text.commands.training_run import TrainingRun
 from noise2text.commands.validation import score_generations
-from noise2text.core.arguments import parse_flag, parse_folder, require_settings
+from noise2text.core.arguments import parse_flag, parse_folder, require_new_folder_name, require_settings
 from noise2text.core.devices import find_device
 from noise2text.core.errors import Problem, abbreviate
 from noise2text.models import Model
@@ -83,6 +83,7 @@ def train(
     1
     """
     out = parse_folder(out, where="train")
+    require_new_folder_name(out)
     require_settings({} if changes is None else changes, where="train, as changes,")
     callbacks = require_callbacks(callbacks)
     if display is not None and (isinstance(display, type) or not hasattr(display, "show_line")):

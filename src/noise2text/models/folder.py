@@ -17,7 +17,7 @@ from torch import Tensor
 from noise2text.core.arguments import parse_folder, require_instance, require_new_folder_name
 from noise2text.core.config import apply_overrides
 from noise2text.core.devices import find_device, find_dtype
-from noise2text.core.errors import Problem, abbreviate
+from noise2text.core.errors import Problem, abbreviate, find_closest
 from noise2text.core.json_files import read_json_object, to_json
 from noise2text.core.version import __version__
 from noise2text.core.weights_file import WeightsFile
@@ -206,10 +206,15 @@ def load_config(folder: Path) -> tuple[Recipe, Any]:
 def _require_folder(folder: Path) -> None:
     """Raise a Problem if there is no folder, or one of a run that has no model yet."""
     if not (exists(folder) and folder.is_dir()):
-        names = ", ".join(list_shipped_models())
+        names = list_shipped_models()
+        if exists(folder):
+            raise Problem(f"{folder} is no model folder: name the folder of a model, or {', '.join(names)}.")
+        closest = find_closest(str(folder), names)
+        if closest is not None:
+            raise Problem(f"There is no model folder {folder}; did you mean {closest}?")
         raise Problem(
             f"There is no model folder {folder}; train one with `noise2text train`, or name one that comes "
-            f"with the package: {names}."
+            f"with the package: {', '.join(names)}."
         )
     checkpoint = find_checkpoint(folder)
     if checkpoint and not (folder / CONFIG_FILE).exists():
