@@ -127,6 +127,9 @@ def test_one_of_several_processes_can_leave_without_an_output() -> None:
         (["generate", "a text", "de-en"], "The model comes first: noise2text generate de-en 'a text'."),
         (["generate", "T", "de-en"], "The model comes first: noise2text generate de-en --input T."),
         (["generate", "de-em", "a text"], "There is no model folder de-em; did you mean de-en?"),
+        (["generate", "https://huggingface.co/org/name", "a text"], "given by its address: write org/name."),
+        (["convert", "de-en", "O"], "has today's format (2) already: use it as it is"),
+        (["chat", "M", "--n", "0"], "n, must be at least 1, not 0"),
         (["chat", "T"], "T is no model folder: name the folder of a model, or de-en."),
         (["inspect", "nowhere"], "nowhere"),
         (["rescale", "--target", "0"], "target"),
@@ -174,7 +177,7 @@ def test_a_mistake_is_one_sentence_and_a_failure(
         ),
         (
             "train cdcd --seed 3",
-            "There is no option --seed: a setting is given as --set seed=VALUE. See `noise2text train -h`.",
+            "There is no option --seed; settings are given as --set NAME=VALUE. See `noise2text train -h`.",
         ),
         ("vote A B -x", "There is no option -x. See `noise2text vote -h`."),
         ("generate M --input", "The option --input needs a value. See `noise2text generate -h`."),

@@ -103,7 +103,7 @@ def _explain(error: Any, command: str) -> str:
         found = _RENAMED.get((command, name)) or find_closest(name, options)
         hint = f"; did you mean --{found}?" if found else "."
         if not found and "set" in options and option.startswith("--"):
-            hint = f": a setting is given as --set {name[:MAX_NAME].replace('-', '_')}=VALUE."
+            hint = "; settings are given as --set NAME=VALUE."
         return f"There is no option {option[:MAX_NAME]}{hint}"
     if option is not None:
         return f"The option {option} {'needs a' if 'requires' in error.message else 'takes no'} value."

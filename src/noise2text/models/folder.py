@@ -7,6 +7,7 @@ together, and their checksums verified, by `model_files.py`.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,7 +90,8 @@ def save(
     require_instance(model, Model, where="save", example="one that load or train returned")
     if not dataclasses.is_dataclass(config) or isinstance(config, type):
         raise Problem(f"save takes the config that the model was built with, not {abbreviate(config)}.")
-    find_recipe(recipe)  # without it, nothing could load the folder
+    if recipe not in tuple(RENAMED_RECIPES):  # which convert knows
+        find_recipe(recipe)  # without it, nothing could load the folder
     require_new_folder_name(folder)
     write_model_files(
         folder, _weights(model), settings_files(model, recipe=recipe, config=config, engine=engine)
@@ -206,7 +208,9 @@ def load_config(folder: Path) -> tuple[Recipe, Any]:
 def _require_folder(folder: Path) -> None:
     """Raise a Problem if there is no folder, or one of a run that has no model yet."""
     if not (exists(folder) and folder.is_dir()):
-        names = list_shipped_models()
+        names, address = list_shipped_models(), re.search(r"huggingface\.co/([^/]+/[^/]+)", str(folder))
+        if address:
+            raise Problem(f"A model on the hub is named, not given by its address: write {address[1]}.")
         if exists(folder):
             raise Problem(f"{folder} is no model folder: name the folder of a model, or {', '.join(names)}.")
         closest = find_closest(str(folder), names)
