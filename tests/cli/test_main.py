@@ -127,6 +127,11 @@ def test_one_of_several_processes_can_leave_without_an_output() -> None:
         (["generate", "a text", "de-en"], "The model comes first: noise2text generate de-en 'a text'."),
         (["generate", "T", "de-en"], "The model comes first: noise2text generate de-en --input T."),
         (["generate", "de-em", "a text"], "There is no model folder de-em; did you mean de-en?"),
+        (["generate", "DE-EN", "a text"], "There is no model folder DE-EN; did you mean de-en?"),
+        (
+            ["generate", "M", "a text", "--batch-size", "4"],
+            "no option --batch-size; did you mean --batch?",
+        ),
         (["generate", "https://huggingface.co/org/name", "a text"], "given by its address: write org/name."),
         (["convert", "de-en", "O"], "has today's format (2) already: use it as it is"),
         (["chat", "M", "--n", "0"], "n, must be at least 1, not 0"),

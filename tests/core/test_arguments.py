@@ -100,6 +100,8 @@ FAST: dict[str, Any] = {"steps": 6, "length_beam": 1}
             for selector in ("mbr", "", 0, EMPTY, str, public.Selector)
         ],
         *[({"trace": trace}, "takes True or False as trace, not ") for trace in ("yes", None, 2, EMPTY)],
+        ({"batch_size": 4}, "has no argument batch_size; it is called batch"),
+        ({"num_return_sequences": 4}, "has no argument num_return_sequences; it is called n"),
         ({"progress": "bar"}, "takes True or False as progress, not 'bar'"),
         *[({"on_step": step}, "takes a function as on_step, not ") for step in ("", 0, EMPTY, "print")],
     ],
@@ -208,3 +210,10 @@ def test_a_tokenizer_names_a_mistake(tmp_path: Path) -> None:
             tokenizer.save(wrong)
     with pytest.raises(Problem, match="Tokenizer takes a Tokenizer, not 'de-en'"):
         public.Tokenizer("de-en")
+
+
+def test_from_pretrained_gives_a_model_of_its_class() -> None:
+    device = {"device": "cpu", "precision": "float32"}
+    assert type(public.DiffusionModel.from_pretrained("de-en", **device)) is public.LengthPredictingModel
+    with pytest.raises(Problem, match="The model de-en is a LengthPredictingModel, no AutoregressiveModel"):
+        public.AutoregressiveModel.from_pretrained("de-en", **device)

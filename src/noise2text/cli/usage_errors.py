@@ -84,7 +84,7 @@ def refuse_unknown_settings(context: Any, words: Sequence[str]) -> None:
             )
     for each in given:
         name = each.replace("-", "_")
-        if settings and name not in settings and not is_synonym(name):
+        if settings and name not in settings and not is_synonym(name, settings):
             options = [known.replace("_", "-") for known in settings] + _list_options(context)
             closest = find_closest(each, options)
             if closest is not None:

@@ -65,7 +65,7 @@ class Chat:
             key = find_closest(key.replace("-", "_"), [*settings, *self.numbers]) or "steps"
             raise Problem(f"There is no command :set; write :{key} {rest.strip() or 10}.")
         closest = find_closest(name, known)
-        if name not in known and closest is not None and not is_synonym(name):
+        if name not in known and closest is not None and not is_synonym(name, settings):
             raise Problem(
                 f"There is no :{name[:MAX_NAME]}; did you mean :{closest}? :help lists the commands."
             )

@@ -52,6 +52,10 @@ from noise2text.models.requests import BatchedRequests, GenerationRequest, OnSte
 __all__ = ["Model", "ModelOrigin", "make_forbidden_mask", "require_lists"]
 
 
+_OTHER_WORDS = {"batch_size": "batch", "num_return_sequences": "n", "random_seed": "seed"}
+"""What people call arguments of `generate`, and their names."""
+
+
 @dataclass(frozen=True)
 class ModelOrigin:
     """Where a model comes from: its recipe and config, its folder, and how many parameters it has there."""
@@ -164,7 +168,11 @@ class Model(nn.Module, ABC):
         """The model of a folder, of a name that comes with the package, or of the hub: `noise2text.load`."""
         from noise2text.models.folder import load
 
-        return load(name, revision=revision, device=device, precision=precision)
+        model = load(name, revision=revision, device=device, precision=precision)
+        if not isinstance(model, cls):
+            kind = type(model).__name__
+            raise Problem(f"The model {name} is a {kind}, no {cls.__name__}: call {kind}.from_pretrained.")
+        return model
 
     def save_pretrained(self, folder: str | Path, *, card: Mapping[str, Any] | None = None) -> None:
         """Write this model and its card (README.md) to a folder, from which `from_pretrained` loads it.
@@ -250,6 +258,8 @@ class Model(nn.Module, ABC):
             overrides: generation settings by name, such as `steps=10`.
         """
         require_lists("generate", texts)
+        for name in _OTHER_WORDS.keys() & overrides.keys():
+            raise Problem(f"generate has no argument {name}; it is called {_OTHER_WORDS[name]}.")
         require_selector(selector)
         require_function(on_step, "on_step", where="generate")
         request = GenerationRequest(

@@ -213,7 +213,7 @@ def _require_folder(folder: Path) -> None:
             raise Problem(f"A model on the hub is named, not given by its address: write {address[1]}.")
         if exists(folder):
             raise Problem(f"{folder} is no model folder: name the folder of a model, or {', '.join(names)}.")
-        closest = find_closest(str(folder), names)
+        closest = find_closest(str(folder).lower(), names)
         if closest is not None:
             raise Problem(f"There is no model folder {folder}; did you mean {closest}?")
         raise Problem(
