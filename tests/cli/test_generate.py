@@ -21,6 +21,16 @@ from noise2text.models.folder import load_config, save
 from .conftest import Outcome
 
 
+def test_a_text_that_is_the_name_of_a_file_is_told_so(
+    run: Callable[..., Outcome], model: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "in.txt"
+    source.write_text("sunday, 7 april 1957\n")
+    done = run("generate", model, source, "- a text", "--steps", 3, "--stop-early", 0)
+    assert (done.code, done.out.count("\n")) == (0, 2)
+    assert f"for the texts in the file of this name give --input {source}." in done.err
+
+
 def test_generate_writes_a_line_for_each_line(
     run: Callable[..., Outcome], model: Path, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import noise2text
 from noise2text.commands.output_file import open_output_file, require_same_job
 from noise2text.core.errors import Problem
 
@@ -94,6 +95,33 @@ def test_a_job_is_resumed_with_its_own_options(
     out.unlink()
     assert run(*ask).code == 0
     assert out.read_text() == resumed
+
+
+def test_settings_of_a_resumed_job_count_by_their_effect(
+    run: Callable[..., Outcome], model: Path, source: Path, tmp_path: Path
+) -> None:
+    """However they are written: two ways to say the same thing, and the model's own value."""
+    ask = ("generate", model, "--input", source, "--output", tmp_path / "out.txt")
+    config = noise2text.load(model, device="cpu").generation_config
+    assert run(*ask, *FAST).code == 0
+    assigned = ("--set", "steps=2", "--set", "length_beam=1", "--set", "noise_beam=1")
+    for same in (assigned, (*FAST, f"--set=eta={config.eta}0"), (*FAST, "--solver", config.solver)):
+        done = run(*ask, *same, "--resume")
+        assert (done.code, "is finished and stays as it is" in done.err) == (0, True), done.err
+    for other in (("--noise-beam", 2), ("--set", "eta=0.5")):
+        refused = run(*ask, *FAST, *other, "--resume")
+        assert (refused.code, "was made with settings = {" in refused.err) == (1, True), refused.err
+
+
+def test_candidates_for_several_texts_count_as_settings(
+    run: Callable[..., Outcome], model: Path, source: Path, tmp_path: Path
+) -> None:
+    """With --n more candidates are drawn, unless a beam is given, be it the model's own."""
+    ask = ("generate", model, "--input", source, "--output", tmp_path / "out.txt", "--steps", 2, "--n", 2)
+    beam = noise2text.load(model, device="cpu").generation_config.noise_beam
+    assert run(*ask, "--noise-beam", beam).code == 0
+    assert "was made with settings = " in run(*ask, "--resume").err
+    assert run(*ask, "--noise-beam", beam, "--resume").code == 0
 
 
 def test_a_job_is_not_resumed_with_other_texts(

@@ -119,6 +119,23 @@ def test_one_of_several_processes_can_leave_without_an_output() -> None:
         (["evaluate", "--hyp", "T", "--ref", "E"], "E"),
         (["evaluate", "--likelihood", "M", "--test", "T", "--set", "steps=0"], "whole numbers above 0"),
         (["evaluate", "--likelihood", "M", "--test", "T", "--set", "seed=1"], "no setting 'seed'"),
+        (
+            ["train", "difformer", "--train", "T", "--out", "T", "--preset", "tiny"],
+            "T is a file, so T",
+        ),
+        (["generate", "a text", "M"], "The model comes first: noise2text generate "),
+        (["generate", "a text", "de-en"], "The model comes first: noise2text generate de-en 'a text'."),
+        (["generate", "T", "de-en"], "The model comes first: noise2text generate de-en --input T."),
+        (["generate", "de-em", "a text"], "There is no model folder de-em; did you mean de-en?"),
+        (["generate", "DE-EN", "a text"], "There is no model folder DE-EN; did you mean de-en?"),
+        (
+            ["generate", "M", "a text", "--batch-size", "4"],
+            "no option --batch-size; did you mean --batch?",
+        ),
+        (["generate", "https://huggingface.co/org/name", "a text"], "given by its address: write org/name."),
+        (["convert", "de-en", "O"], "has today's format (2) already: use it as it is"),
+        (["chat", "M", "--n", "0"], "n, must be at least 1, not 0"),
+        (["chat", "T"], "T is no model folder: name the folder of a model, or de-en."),
         (["inspect", "nowhere"], "nowhere"),
         (["rescale", "--target", "0"], "target"),
         (["rescale", "--vocab", "1"], "1"),
@@ -163,6 +180,10 @@ def test_a_mistake_is_one_sentence_and_a_failure(
             "analyse lengths --output O",
             "There is no option --output; did you mean --hyp? See `noise2text analyse -h`.",
         ),
+        (
+            "train cdcd --seed 3",
+            "There is no option --seed; settings are given as --set NAME=VALUE. See `noise2text train -h`.",
+        ),
         ("vote A B -x", "There is no option -x. See `noise2text vote -h`."),
         ("generate M --input", "The option --input needs a value. See `noise2text generate -h`."),
         ("evaluate --json=3", "The option --json takes no value. See `noise2text evaluate -h`."),
@@ -181,6 +202,16 @@ def test_what_is_no_command_line_is_one_sentence_with_the_nearest_name(
 ) -> None:
     done = run(*words.split())
     assert (done.code, done.out, done.err) == (2, "", f"noise2text: {sentence}\n")
+
+
+def test_a_file_without_its_option_is_told_so(
+    run: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "T").write_text("a\n")
+    done = run("train", "cdcd", "T", "--out", "O")
+    sentence = "train does not take so many words: leave out 'T', or name files by their options."
+    assert (done.code, done.err) == (2, f"noise2text: {sentence} See `noise2text train -h`.\n")
 
 
 def test_a_value_that_is_not_one_of_a_few_is_refused_with_them(run: Callable[..., Outcome]) -> None:
@@ -206,6 +237,12 @@ def test_an_option_of_neither_the_command_nor_the_model_has_the_nearest_of_both(
             see = f"See `noise2text {command[0]} {model} -h`."
             sentence = f"There is no option {given}; did you mean {named}? {see}"
             assert (done.code, done.out, done.err) == (1, "", f"noise2text: {sentence}\n")
+    for short in ("n", "steps", "device"):
+        done = run("generate", model, "7 april", f"-{short}", 3)
+        sentence = (
+            f"There is no option -{short}; did you mean --{short}? See `noise2text generate {model} -h`."
+        )
+        assert (done.code, done.out, done.err) == (1, "", f"noise2text: {sentence}\n")
     done = run("generate", model, "7 april", "--qqqqq", 5)
     assert (done.code, done.err.count("\n")) == (1, 1)
     assert "no setting 'qqqqq'; the settings are " in done.err

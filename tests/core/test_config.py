@@ -7,8 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import noise2text
 from noise2text.core.command_line import parse_assignments, parse_options
 from noise2text.core.config import (
     Config,
@@ -367,3 +369,23 @@ def test_yaml_carries_the_help() -> None:
         "  steps: 100  # number of updates",
     ]
     assert lines[-1] == "fast: false  # a setting after the sections"
+
+
+def test_a_config_names_a_value_of_another_type() -> None:
+    public: Any = noise2text
+    for settings, refusal in (
+        ({"lr": "1e-3"}, "the setting lr takes a number, not '1e-3'"),
+        ({"steps": None}, "the setting steps takes a whole number, not None"),
+        ({"steps": 1.5}, "the setting steps takes a whole number, not 1.5"),
+        ({"betas": 0.9}, "the setting betas takes 2 values, not 0.9"),
+        ({"betas": (0.9, "x")}, "the setting betas takes a number, not 'x'"),
+        ({"lr_schedule": []}, r"the setting lr_schedule takes text, not \[\]"),
+    ):
+        with pytest.raises(Problem, match=f"^OptimConfig: {refusal}"):
+            public.OptimConfig(**settings)
+    with pytest.raises(Problem, match="DataConfig: the setting normalize takes true or false, not 'no'"):
+        public.DataConfig(normalize="no")
+    with pytest.raises(Problem, match=r"OptimConfig.replace takes settings by name, such as "):
+        public.OptimConfig().replace("lr=1")
+    assert public.OptimConfig(lr=1, steps=np.int64(3)).steps == 3
+    assert public.LengthPredictingGenerationConfig(length=None).length is None

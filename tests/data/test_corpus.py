@@ -108,7 +108,7 @@ BAD = {
         b'{"src": "b", "target": "c"}',
         r'no field "trg" \(there is "src", "target": choose with --fields\)',
     ),
-    "not JSON": (".jsonl", b'{"src": "a", "trg": "b"', "not valid JSON"),
+    "not JSON": (".jsonl", b'{"src": "a", "trg": "b"', r"not valid JSON \(write one object per line\)"),
     "deep": (".jsonl", b"[" * 100_000, "not valid JSON"),
     "large number": (".jsonl", b"9" * 5000, "not valid JSON"),
     "an array": (".jsonl", b'["a", "b"]', "not a JSON object"),

@@ -227,6 +227,13 @@ def test_latin_1_is_named_and_never_trained_on(file: File) -> None:
         list(read_sources(file("c.txt", "schöne Häuser\n", "latin-1")))
 
 
+def test_a_binary_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.pdf"
+    path.write_bytes(b"%PDF-1.4\x00\xe2 a\n")
+    with pytest.raises(Problem, match=r"line 1: byte 10 .*looks like a binary file; name one of plain text"):
+        list(read_sources(str(path)))
+
+
 def test_a_corpus_of_mostly_bad_rows_is_refused(file: File) -> None:
     few = file("few.tsv", "a\tb\n" * 90 + "bad\n" * 10)
     assert len(list(read_pairs(few, skip_bad=True))) == 90

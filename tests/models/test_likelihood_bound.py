@@ -6,6 +6,7 @@ import dataclasses
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -120,3 +121,9 @@ def test_a_better_text_has_the_lower_bound_and_a_longer_chain_too() -> None:
     assert right < wrong
     coarse, fine = (model.likelihood_bound(sources, targets, samples=40, steps=steps) for steps in (5, 40))
     assert fine.nats_per_token < coarse.nats_per_token
+
+
+def test_likelihood_bound_takes_one_step_and_a_seed_of_numpy() -> None:
+    model: Any = noise2text.load("de-en", device="cpu", precision="float32")
+    bound = model.likelihood_bound(["Hallo."], ["Hello."], steps=1, seed=np.int64(1))
+    assert bound.terms["diffusion"] == 0 < bound.terms["rounding"]

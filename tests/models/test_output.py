@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+import noise2text
 from noise2text.models import GenerationOutput, TraceStep
 from noise2text.models.output_html import MAX_SHOWN
 
@@ -143,3 +144,10 @@ def test_many_inputs_are_counted_not_shown() -> None:
 
 def test_the_repr_of_one_input_says_how_much_there_is() -> None:
     assert repr(make_output("a")[0]) == "TextOutput('a', 3 candidates, 2 steps)"
+
+
+def test_a_slice_of_an_output_is_a_list_of_its_texts() -> None:
+    model = noise2text.load("de-en", device="cpu", precision="float32")
+    output = model.generate(["Hallo.", "Danke.", ""], steps=6, length_beam=1)
+    assert output[:2] == [output[0], output[1]]
+    assert [each.text for each in output[::-1]] == output.texts[::-1]

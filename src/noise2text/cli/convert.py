@@ -54,9 +54,10 @@ def convert(
     The new folder has today's format; the model stays the same. With --weights, a model of today's format is
     written with smaller weights.
     """
+    from noise2text.models.shipped import find_model_folder
+
     if weights is not None:
         from noise2text.models.convert import store_weights
-        from noise2text.models.shipped import find_model_folder
 
         if origin is not Origin.NOISE2TEXT:
             raise Problem("Convert the released model first; then convert its folder with --weights.")
@@ -74,5 +75,5 @@ def convert(
     else:
         from noise2text.models.convert import convert_folder
 
-        convert_folder(old, new)
+        convert_folder(find_model_folder(old), new)
     print(f"{new}: the model of {old} in today's format")

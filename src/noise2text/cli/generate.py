@@ -133,6 +133,7 @@ def generate(
 
     files, settings, ray = Files(options), Settings(options), RayJob(options)
     texts, words = split_texts(arguments or [])
+    _explain_words(model, texts)
     input = _find_input(files, texts)
     steering = {name: value for name, value in vars(Control(options)).items() if value is not None}
     job = GenerationJob(
@@ -165,6 +166,22 @@ def generate(
             advance=advance,
         ):
             lines.write(_show(generated, files))
+
+
+def _explain_words(model: Path, texts: list[str]) -> None:
+    """Raise a Problem for a model that comes after its texts, and warn of a text that is a file's name."""
+    from noise2text.models.hub import is_hub_name
+    from noise2text.models.shipped import exists, list_shipped_models
+
+    shipped = list_shipped_models()
+    if not (model.is_dir() or str(model) in shipped or is_hub_name(str(model))):
+        for text in texts:
+            if text in shipped or exists(Path(text) / "config.json"):
+                rest = f"--input {model}" if exists(model) else repr(str(model))
+                raise Problem(f"The model comes first: noise2text generate {text} {rest}.")
+    for text in texts:
+        if exists(Path(text)) and Path(text).is_file():
+            warn(f"{text} is taken as a text; for the texts in the file of this name give --input {text}.")
 
 
 def _find_input(files: Files, texts: list[str]) -> str | None:

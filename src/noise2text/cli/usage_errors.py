@@ -6,6 +6,7 @@ by their attributes.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -70,14 +71,20 @@ def refuse_unknown_settings(context: Any, words: Sequence[str]) -> None:
     from noise2text.core.setting_words import is_synonym
 
     given = [word.partition("=")[0].removeprefix("--") for word in words if word.startswith("--")]
+    short = [found[1] for word in words if (found := re.fullmatch(r"-([A-Za-z][\w-]*)(=.*)?", word, re.S))]
     arguments = [each.name for each in context.command.params if each.param_type_name == "argument"]
-    if not given or not arguments:
+    if not (given or short) or not arguments:
         return
     model = str(context.params[arguments[0]])
     settings = _list_settings(model)
+    for each in short:  # a text may begin with a dash, too
+        if each in _list_options(context) or each.replace("-", "_") in settings:
+            raise Problem(
+                f"There is no option -{each}; did you mean --{each}? See `{context.command_path} {model} -h`."
+            )
     for each in given:
         name = each.replace("-", "_")
-        if settings and name not in settings and not is_synonym(name):
+        if settings and name not in settings and not is_synonym(name, settings):
             options = [known.replace("_", "-") for known in settings] + _list_options(context)
             closest = find_closest(each, options)
             if closest is not None:
@@ -92,15 +99,19 @@ def _explain(error: Any, command: str) -> str:
     option: Any = getattr(error, "option_name", None)
     if hasattr(error, "possibilities"):
         name = option.lstrip("-")
-        found = _RENAMED.get((command, name)) or find_closest(name, _list_options(error.ctx))
+        options = _list_options(error.ctx)
+        found = _RENAMED.get((command, name)) or find_closest(name, options)
         hint = f"; did you mean --{found}?" if found else "."
+        if not found and "set" in options and option.startswith("--"):
+            hint = "; settings are given as --set NAME=VALUE."
         return f"There is no option {option[:MAX_NAME]}{hint}"
     if option is not None:
         return f"The option {option} {'needs a' if 'requires' in error.message else 'takes no'} value."
     if parameter is None:
         extra = re.match(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", error.message, re.S)
         if extra:
-            return f"{command} does not take so many words: leave out {abbreviate(extra[1])}."
+            hint = ", or name files by their options" if any(map(os.path.exists, extra[1].split())) else ""
+            return f"{command} does not take so many words: leave out {abbreviate(extra[1])}{hint}."
         message = str(error.message)
         return message if message.endswith((".", "?")) else f"{message}."
     is_option = parameter.param_type_name == "option"

@@ -8,6 +8,7 @@ from typing import Any
 from noise2text.core.config import apply_overrides, describe
 from noise2text.core.errors import Problem, abbreviate, find_closest
 from noise2text.core.setting_words import is_synonym
+from noise2text.generation.alternatives import FLOOR, draw_enough_candidates
 from noise2text.models import Model
 
 __all__ = ["HELP", "Chat"]
@@ -31,7 +32,8 @@ class Chat:
     def __init__(self, model: Model, overrides: dict[str, Any] | None = None, *, n: int = 1) -> None:
         self.model, self.overrides = model, dict(overrides or {})
         self.numbers: dict[str, Any] = {"n": n, "seed": 0}
-        apply_overrides(model.generation_config, self.overrides, origin="chat")
+        config = apply_overrides(model.generation_config, self.overrides, origin="chat")
+        draw_enough_candidates(config, self.overrides, n=n, floor=FLOOR)  # refuse a mistake before a text
 
     def answer_all(self, lines: Iterable[str]) -> Iterator[list[str]]:
         """The lines to show for each line, until one quits; a mistake is shown and changes nothing."""
@@ -63,7 +65,7 @@ class Chat:
             key = find_closest(key.replace("-", "_"), [*settings, *self.numbers]) or "steps"
             raise Problem(f"There is no command :set; write :{key} {rest.strip() or 10}.")
         closest = find_closest(name, known)
-        if name not in known and closest is not None and not is_synonym(name):
+        if name not in known and closest is not None and not is_synonym(name, settings):
             raise Problem(
                 f"There is no :{name[:MAX_NAME]}; did you mean :{closest}? :help lists the commands."
             )

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from noise2text.core.config import apply_overrides
+from noise2text.core.config import apply_overrides, describe
 from noise2text.core.errors import Problem
-from noise2text.generation.alternatives import FLOOR
+from noise2text.generation.alternatives import FLOOR, draw_enough_candidates
 from noise2text.generation.reranking import LikelihoodSelector, require_reduction
 from noise2text.generation.selection import Selector, WithoutCopies
 from noise2text.models import AutoregressiveModel, Model
@@ -53,19 +53,30 @@ class GenerationJob:
 
     def check(self) -> None:
         """Raise a Problem for a mistake that can be found without the weights."""
-        _, config = load_config(find_model_folder(self.model))
-        apply_overrides(config.generation, self._model_settings(), origin="generate")
+        self._find_changes()
 
     def describe(self) -> dict[str, Any]:
-        """What decides the texts, to compare with when the job is resumed; the batch does not."""
+        """What decides the texts, to compare with when the job is resumed; the batch does not.
+
+        Settings count by their effect: one that is given with the model's own value is none.
+        """
         guide = str(self.overrides.get("guide") or "")
         return {
             "model": fingerprint_model(self.model, classifier=guide),
-            "settings": dict(self.overrides),
+            "settings": self._find_changes(),
             "teacher": self.teacher and f"{fingerprint_model(self.teacher)}, {self.likelihood}",
             "numbers": f"seed={self.seed}, precision={self.precision}, n={self.n}, floor={self.floor}",
             "copies": self.copies,
         }
+
+    def _find_changes(self) -> dict[str, Any]:
+        """The settings that are not those of the model, whatever words set them."""
+        _, config = load_config(find_model_folder(self.model))
+        settings = self._model_settings()
+        changed = apply_overrides(config.generation, settings, origin="generate")
+        changed = draw_enough_candidates(changed, settings, n=self.n, floor=self.floor)
+        before = {name: value for name, value, _ in describe(config.generation)}
+        return {name: value for name, value, _ in describe(changed) if value != before[name]}
 
     def load(self) -> LoadedJob:
         """The job with its model and its selector."""

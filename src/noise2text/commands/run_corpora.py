@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from noise2text.core.errors import Problem
+from noise2text.core.errors import Problem, abbreviate
 from noise2text.core.files import write_atomically
 from noise2text.data.corpus import Pair, read_pairs, write_pairs
 from noise2text.data.corpus_paths import check_file, is_pipe, split_corpus_path
@@ -46,6 +46,10 @@ class Corpora:
         given = [corpus for corpus in (self.train, self.valid) if corpus is not None]
         if all(isinstance(corpus, str) and corpus == "-" for corpus in (self.train, self.valid)):
             raise Problem("Standard input can be the training pairs or the validation pairs, not both.")
+        if self.fields is not None and not _are_fields(self.fields):
+            raise Problem(
+                f"The argument fields names two columns, such as ('de', 'en'), not {abbreviate(self.fields)}."
+            )
         if self.fields is not None and all(isinstance(corpus, str | Path) for corpus in given):
             raise Problem("The argument fields names the columns of rows: leave it out for files.")
         if self.valid is None and _is_prepared(self.train):
@@ -124,3 +128,7 @@ def _is_read_once(corpus: Any) -> bool:
 
 def _is_prepared(corpus: Any) -> bool:
     return isinstance(corpus, str | Path) and (Path(corpus) / METADATA_FILE).exists()
+
+
+def _are_fields(fields: Any) -> bool:
+    return isinstance(fields, tuple | list) and len(fields) == 2 and all(isinstance(x, str) for x in fields)

@@ -8,6 +8,7 @@ the best few), `checkpoint-…` the point to resume from, `data` the tokens, met
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,13 @@ from noise2text.commands.run_corpora import Corpora
 from noise2text.commands.run_setup import OpenRun, RunSetup, change_config
 from noise2text.commands.training_run import TrainingRun
 from noise2text.commands.validation import score_generations
-from noise2text.core.arguments import parse_folder, require_settings
+from noise2text.core.arguments import parse_flag, parse_folder, require_new_folder_name, require_settings
 from noise2text.core.devices import find_device
+from noise2text.core.errors import Problem, abbreviate
 from noise2text.models import Model
 from noise2text.models.folder import load, save
 from noise2text.models.registry import Fit, find_recipe
-from noise2text.training.callbacks import Callbacks, TrainingCallback, TrainingStart
+from noise2text.training.callbacks import Callbacks, TrainingCallback, TrainingStart, require_callbacks
 from noise2text.training.loggers import MetricsFile
 from noise2text.training.process_group import ProcessGroup
 
@@ -81,7 +83,14 @@ def train(
     1
     """
     out = parse_folder(out, where="train")
-    require_settings(changes or {}, where="train, as changes,")
+    require_new_folder_name(out)
+    require_settings({} if changes is None else changes, where="train, as changes,")
+    callbacks = require_callbacks(callbacks)
+    if display is not None and (isinstance(display, type) or not hasattr(display, "show_line")):
+        raise Problem(f"train takes a Display as display, not {abbreviate(display)}: leave it out for none.")
+    flag = partial(parse_flag, where="train")
+    resume, allow_changes = flag(resume, "resume"), flag(allow_changes, "allow_changes")
+    skip_bad = flag(skip_bad, "skip_bad")
     group = ProcessGroup.from_environment()
     corpora = Corpora(train, valid, out / "data" / "pairs", fields)
     chosen_device = find_device(group.device(device) if group.world_size > 1 else device)

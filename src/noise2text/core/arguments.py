@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import operator
 import os
 from collections.abc import Mapping
@@ -13,12 +14,20 @@ from typing import Any
 from noise2text.core.errors import Problem, abbreviate
 
 __all__ = [
+    "parse_flag",
     "parse_folder",
+    "parse_indices",
+    "parse_number",
     "parse_whole_number",
+    "require_function",
+    "require_instance",
     "require_new_folder_name",
     "require_settings",
     "require_texts",
 ]
+
+MAX_INDEX = 2**63
+"""Indices key noise as 64-bit numbers."""
 
 
 def require_texts(texts: Any, *, where: str) -> None:
@@ -55,18 +64,59 @@ def parse_whole_number(value: Any, name: str, *, where: str) -> int:
         ) from None
 
 
+def parse_number(value: Any, name: str, *, where: str) -> float:
+    """The number, of Python or of numpy; a Problem for anything else."""
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        return value  # type: ignore[return-value]  # an int stays one
+    raise Problem(f"{where} takes a number as {name}, not {_describe(value)}: give {name}=1.5, for example.")
+
+
+def parse_flag(value: Any, name: str, *, where: str) -> bool:
+    """True or False, of Python or of numpy, or 1 or 0; a Problem for anything else."""
+    if (isinstance(value, numbers.Real) and value in (0, 1)) or type(value).__name__ in ("bool", "bool_"):
+        return bool(value)
+    raise Problem(f"{where} takes True or False as {name}, not {_describe(value)}.")
+
+
+def parse_indices(values: Any, *, where: str) -> list[int]:
+    """The whole numbers of a sequence, for noise; a Problem for anything else."""
+    try:
+        if isinstance(values, str | bytes | Mapping | AbstractSet):
+            raise TypeError
+        found = [operator.index(value) for value in values]
+    except TypeError:
+        raise Problem(
+            f"{where} takes a list of whole numbers as indices, one per text, not {abbreviate(values)}."
+        ) from None
+    if not all(-MAX_INDEX <= each < MAX_INDEX for each in found):
+        raise Problem(f"{where} takes indices below 2**63, not {abbreviate(values)}.")
+    return found
+
+
+def require_function(value: Any, name: str, *, where: str) -> None:
+    """Raise a Problem for what cannot be called; None is no function and no mistake."""
+    if value is not None and not callable(value):
+        raise Problem(f"{where} takes a function as {name}, not {_describe(value)}.")
+
+
+def require_instance(value: Any, kind: type, *, where: str, example: str) -> None:
+    """Raise a Problem for a value of another class; the example says how to make one."""
+    if not isinstance(value, kind):
+        raise Problem(f"{where} takes a {kind.__name__}, not {_describe(value)}: give {example}.")
+
+
 def require_settings(settings: Any, *, where: str) -> None:
     """Raise a Problem unless these are settings by name."""
     if not isinstance(settings, Mapping):
         raise Problem(f'{where} takes settings by name, such as {{"lr": 1e-3}}, not {_describe(settings)}.')
 
 
-def parse_folder(folder: Any, *, where: str) -> Path:
-    """The path of a folder; a Problem for what is neither text nor a path."""
-    if isinstance(folder, str | os.PathLike):
+def parse_folder(folder: Any, *, where: str, kind: str = "folder") -> Path:
+    """The path of a folder, or of a file; a Problem for what is neither text nor a path."""
+    if isinstance(folder, os.PathLike) or (isinstance(folder, str) and folder):
         with suppress(TypeError):  # a path of bytes
             return Path(folder)
-    raise Problem(f"{where} takes the path of a folder, not {_describe(folder)}.")
+    raise Problem(f"{where} takes the path of a {kind}, not {_describe(folder)}.")
 
 
 def require_new_folder_name(folder: Path) -> None:
@@ -89,4 +139,6 @@ def _describe(value: Any) -> str:
     """A short value itself; of others the type, since their addresses say nothing."""
     if value is None or isinstance(value, bool | int | float | str | bytes):
         return abbreviate(value)
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
     return f"a value of type {type(value).__name__}"

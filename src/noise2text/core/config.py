@@ -25,10 +25,11 @@ import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
+from noise2text.core.arguments import require_settings
 from noise2text.core.errors import Problem, abbreviate
-from noise2text.core.field_values import convert_value
+from noise2text.core.field_values import convert_value, require_type
 from noise2text.core.setting_words import suggest_setting
 
 __all__ = [
@@ -115,6 +116,14 @@ class Config:
     3000
     """
 
+    def __new__(cls, *values: Any, **settings: Any) -> Self:
+        """A config whose given values have the types of their fields; a Problem for others."""
+        names, config_class = (field.name for field in dataclasses.fields(cls)), cast(type, cls)
+        for name, value in (*zip(names, values, strict=False), *settings.items()):
+            field_type = _field_types(config_class).get(name)
+            require_type(value, field_type, f"{cls.__name__}: the setting {name}")
+        return super().__new__(cls)
+
     def replace(self, changes: Mapping[str, Any] | None = None, /, **settings: Any) -> Self:
         """The config with some settings changed: `config.replace({"optim.steps": 3000}, lr=1e-3)`.
 
@@ -122,6 +131,7 @@ class Config:
             changes: values by full name (`optim.steps`), or by short name where only one setting has it.
             settings: values by short name.
         """
+        require_settings({} if changes is None else changes, where=f"{type(self).__name__}.replace")
         return apply_overrides(self, {**(changes or {}), **settings}, origin=type(self).__name__)
 
     def __post_init__(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from noise2text.core.errors import Problem
+from noise2text.core.errors import Problem, abbreviate
 
 __all__ = [
     "HostCopy",
@@ -104,17 +104,20 @@ def copy_to_host(tensor: Tensor) -> HostCopy:
 def find_device(name: str | torch.device | None) -> torch.device:
     """The named device; without a name, the GPU if there is one."""
     try:
-        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+        default = "cuda" if torch.cuda.is_available() else "cpu"
+        device = torch.device(default if name is None else name)
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise Problem(f"There is no device {name!r} here; leave it out to use the default.") from error
+    except (RuntimeError, AssertionError, NotImplementedError, TypeError, ValueError) as error:
+        raise Problem(
+            f"There is no device {abbreviate(name)} here; leave it out to use the default."
+        ) from error
     return device
 
 
 def find_dtype(precision: str, device: torch.device) -> torch.dtype:
     """The type of the weights: float32, bfloat16, or auto (bfloat16 on a GPU); int8 starts from float32."""
-    if precision not in _DTYPES:
-        raise Problem(f"The precision is one of {', '.join(_DTYPES)}, not {precision!r}.")
+    if not isinstance(precision, str) or precision not in _DTYPES:
+        raise Problem(f"The precision is one of {', '.join(_DTYPES)}, not {abbreviate(precision)}.")
     return _DTYPES[precision](device)
 
 

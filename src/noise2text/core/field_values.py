@@ -11,7 +11,7 @@ from typing import Any
 
 from noise2text.core.errors import Problem, abbreviate
 
-__all__ = ["MAX_INTEGER", "convert_value"]
+__all__ = ["MAX_INTEGER", "convert_value", "require_type"]
 
 MAX_INTEGER = 2**62
 """Whole numbers are below this, so that twice as much is still an int64."""
@@ -36,6 +36,27 @@ def convert_value(value: Any, field_type: Any, what: str) -> Any:
         return parser(value)
     except (TypeError, ValueError, OverflowError) as error:
         raise Problem(f"{what} takes {_TYPE_NAMES[field_type]}, not {abbreviate(value)}.") from error
+
+
+def require_type(value: Any, field_type: Any, what: str) -> None:
+    """Raise a Problem for a value that has not the field's type already; sections are left out."""
+    if type(value) is field_type:
+        return
+    if typing.get_origin(field_type) in (types.UnionType, typing.Union):
+        if value is None:
+            return
+        (field_type,) = (k for k in typing.get_args(field_type) if k is not type(None))
+    if typing.get_origin(field_type) is tuple:
+        field_types = typing.get_args(field_type)
+        parts = value if isinstance(value, list | tuple) else ()
+        if len(parts) != len(field_types):
+            raise Problem(f"{what} takes {len(field_types)} values, not {abbreviate(value)}.")
+        for part, each in zip(parts, field_types, strict=True):
+            require_type(part, each, what)
+    elif field_type in _TYPE_NAMES:
+        if isinstance(value, str) and field_type is not str:
+            raise Problem(f"{what} takes {_TYPE_NAMES[field_type]}, not {abbreviate(value)}.")
+        convert_value(value, field_type, what)
 
 
 def _parse_bool(value: Any) -> bool:

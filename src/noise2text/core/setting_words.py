@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from noise2text.core.errors import find_closest, list_some
 
@@ -68,9 +68,9 @@ REMARKS: dict[str, str] = {
 """Words that mean something slightly different from the setting, and how."""
 
 
-def is_synonym(name: str) -> bool:
-    """Whether people use this word for a setting that has another name."""
-    return any(name in words.split() for words in SYNONYMS.values())
+def is_synonym(name: str, settings: Collection[str]) -> bool:
+    """Whether people use this word for one of these settings, which has another name."""
+    return any(name in words.split() and each in settings for each, words in SYNONYMS.items())
 
 
 def suggest_setting(

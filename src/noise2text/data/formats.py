@@ -111,7 +111,9 @@ def _read_array(path: str, lines: Iterator[FileLine], fields: Sequence[str]) -> 
     except LineError as bad:
         raise Problem(f"{bad}; correct the file.") from bad
     except (ValueError, RecursionError) as error:
-        raise Problem(f"{name} begins like a JSON array but is not valid JSON ({error}).") from error
+        raise Problem(
+            f"{name} begins like a JSON array but is not valid JSON ({error}): correct the file."
+        ) from error
     for number, row in enumerate(rows, 1):
         line = FileLine(path, number, b"", "element")
         if isinstance(row, list) and len(row) == 2:

@@ -154,9 +154,15 @@ def decode(line: FileLine) -> str:
         return line.data.decode()
     except UnicodeDecodeError as error:
         reason = f"byte {error.start + 1} of the line is not valid UTF-8"
-        suspect = _suspect_encoding(line.data)
-        hint = f" (it looks like {suspect})" if suspect else ""
+        is_binary = any(byte in _BINARY for byte in line.data)
+        suspect = "" if is_binary else _suspect_encoding(line.data)
+        found = suspect or ("a binary file; name one of plain text" if is_binary else "")
+        hint = f" (it looks like {found})" if found else ""
         raise EncodingError(line, reason + hint, suspect) from error
+
+
+_BINARY = frozenset(range(9)) | frozenset(range(14, 27))
+"""Control characters that no text has."""
 
 
 def _suspect_encoding(data: bytes) -> str:
@@ -186,7 +192,7 @@ def parse_json(line: FileLine) -> Record:
     try:
         value = json.loads(text) if text.strip() else ""
     except (ValueError, RecursionError) as error:
-        raise LineError(line, "this is not valid JSON") from error
+        raise LineError(line, "this is not valid JSON (write one object per line)") from error
     if isinstance(value, str):
         return Record(line, {"text": value})
     if not isinstance(value, dict):

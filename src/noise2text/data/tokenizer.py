@@ -21,7 +21,8 @@ from pathlib import Path
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
-from noise2text.core.errors import Problem
+from noise2text.core.arguments import parse_folder, require_instance, require_texts
+from noise2text.core.errors import Problem, abbreviate
 from noise2text.core.json_files import read_ordinary_file
 
 __all__ = ["Tokenizer", "learn_bpe", "learn_characters", "load_wordpiece"]
@@ -61,6 +62,9 @@ class Tokenizer:
     """
 
     def __init__(self, backend: tokenizers.Tokenizer) -> None:
+        require_instance(
+            backend, tokenizers.Tokenizer, where="Tokenizer", example="one, or use Tokenizer.load"
+        )
         backend.encode_special_tokens = True  # "[EOS]" in a text is 5 characters; tokenizer.json lacks this
         backend.no_padding()
         backend.no_truncation()
@@ -84,8 +88,11 @@ class Tokenizer:
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The token ids of each text, without special tokens and without truncation."""
         try:
+            if isinstance(texts, str):
+                raise TypeError
             return [row.ids for row in self._backend.encode_batch_fast(list(texts), add_special_tokens=False)]
         except TypeError as error:
+            require_texts(texts, where="Tokenizer.encode")
             number = next((n for n, text in enumerate(texts, 1) if not _is_encodable(text)), 0)
             raise Problem(
                 f"Text {number} is not a string that UTF-8 can hold; correct or drop it."
@@ -99,18 +106,29 @@ class Tokenizer:
 
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """The text of each row of token ids, without special tokens."""
-        if len(rows) <= MAX_SEQUENTIAL_TEXTS:
-            return [self._backend.decode(list(row)) for row in rows]
-        return [str(text) for text in self._backend.decode_batch([list(row) for row in rows])]
+        try:
+            if len(rows) <= MAX_SEQUENTIAL_TEXTS:
+                return [self._backend.decode(list(row)) for row in rows]
+            return [str(text) for text in self._backend.decode_batch([list(row) for row in rows])]
+        except (TypeError, OverflowError) as error:
+            raise Problem(
+                "Tokenizer.decode takes a list of token ids for each text, such as [[5, 6]], not "
+                f"{abbreviate(rows)}."
+            ) from error
 
     def split(self, row: Sequence[int]) -> list[str]:
         """The text of each token of a row on its own, spaces included; special tokens by their names."""
-        return [
-            (self._backend.id_to_token(token) or "")
-            if token in self.special_tokens
-            else self._backend.decode([token])
-            for token in row
-        ]
+        try:
+            return [
+                (self._backend.id_to_token(token) or "")
+                if token in self.special_tokens
+                else self._backend.decode([token])
+                for token in row
+            ]
+        except (TypeError, OverflowError) as error:
+            raise Problem(
+                f"Tokenizer.split takes a list of token ids, such as [5, 6], not {abbreviate(row)}."
+            ) from error
 
     @property
     def token_texts(self) -> list[str]:
@@ -148,14 +166,15 @@ class Tokenizer:
 
     def save(self, path: Path) -> None:
         """Write tokenizer.json."""
-        Path(path).write_text(self.to_json(), encoding="utf-8")
+        parse_folder(path, where="Tokenizer.save", kind="file").write_text(self.to_json(), encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> Tokenizer:
         """The tokenizer in a tokenizer.json."""
-        if not Path(path).is_file():
-            raise Problem(f"There is no tokenizer at {path}; name a model folder.")
-        return cls.from_json(read_ordinary_file(Path(path)), path)
+        path = parse_folder(path, where="Tokenizer.load", kind="file")
+        if not path.is_file():
+            raise Problem(f"There is no tokenizer at {path}; name the tokenizer.json of a model folder.")
+        return cls.from_json(read_ordinary_file(path), path)
 
     @classmethod
     def from_json(cls, contents: bytes, path: Path) -> Tokenizer:

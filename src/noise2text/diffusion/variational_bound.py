@@ -29,6 +29,7 @@ and with that noise it would be looser by about d/2 nats per token.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -105,7 +106,7 @@ class VariationalBound:
         nll = _token_nll(self.denoiser, estimate, canvas.tokens)
         rounding = torch.where(open_positions, nll, 0).double().sum(1)
         diffusion = torch.zeros(len(keys), len(self.interval_edges) - 1, device=keys.device).double()
-        for number, (first, end) in enumerate(self.interval_edges.unfold(0, 2, 1).tolist()):
+        for number, (first, end) in enumerate(pairwise(self.interval_edges.tolist())):
             u = uniform(make_key(keys, number))
             step = first + torch.floor(u * (end - first)).long()
             now, estimate = noised(times[step], number + 1)

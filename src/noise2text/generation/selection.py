@@ -9,9 +9,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
+
+from noise2text.core.errors import Problem, abbreviate
 
 __all__ = [
     "BestScore",
@@ -22,6 +24,7 @@ __all__ = [
     "WithoutCopies",
     "WrapsSelector",
     "compare_candidates",
+    "require_selector",
 ]
 
 
@@ -90,6 +93,16 @@ class WrapsSelector(Protocol):
     def selector(self) -> Selector:
         """The selector that chooses."""
         ...
+
+
+def require_selector(selector: Any) -> None:
+    """Raise a Problem for what is no selector; None, for the one of the settings, is no mistake."""
+    if selector is None or (not isinstance(selector, type) and hasattr(selector, "select_all")):
+        return
+    raise Problem(
+        f"generate takes a Selector, an object with select_all, as selector, not {abbreviate(selector)}: for "
+        f'one of the package give the setting select, such as select="mbr".'
+    )
 
 
 def compare_candidates(selector: Selector, candidates: Sequence[Candidate]) -> list[list[float]]:

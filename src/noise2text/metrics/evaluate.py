@@ -8,13 +8,14 @@ To add a metric, write a `Metric` (metric.py; exact_match.py is a short one) and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from noise2text.core.arguments import require_texts
+from noise2text.core.arguments import parse_whole_number, require_texts
 from noise2text.core.errors import Problem, abbreviate
 from noise2text.metrics.alternatives import measure_alternatives
 from noise2text.metrics.bleu import BLEU_METRICS, bleu
@@ -135,6 +136,7 @@ def evaluate(
         require_texts(sources, where="evaluate")
         _check_counts(hypotheses=hypotheses, sources=sources)
     metrics = find_metrics(metrics)
+    n_resamples = parse_whole_number(n_resamples, "n_resamples", where="evaluate")
     result = _scores(metrics, n_resamples, hypotheses, references, sources)
     result["lengths"] = _lengths(hypotheses, references)
     result["sentences"] = len(hypotheses)
@@ -218,12 +220,12 @@ def _mean_lengths(
 
 def _check_counts(**lines: Sequence[Any]) -> None:
     for name, side in lines.items():
-        if isinstance(side, str) or not hasattr(side, "__len__"):
+        if isinstance(side, str | bytes | Mapping | AbstractSet) or not hasattr(side, "__len__"):
             raise Problem(f"The {name} are a list with one item per sentence, not {abbreviate(side)}.")
     counts = " and ".join(f"{len(side)} {name}" for name, side in lines.items())
     if len({len(side) for side in lines.values()}) > 1:
         raise Problem(f"The lines do not pair up, {counts}: give one line per sentence, in the same order.")
-    if not all(lines.values()):
+    if not all(len(side) for side in lines.values()):
         raise Problem(f"There is nothing to evaluate, {counts}: give at least one sentence.")
 
 
@@ -231,6 +233,7 @@ def _check_references(references: References) -> None:
     for number, sentence_references in enumerate(references, start=1):
         if isinstance(sentence_references, str):
             raise Problem(f"Sentence {number} has a bare string as its references: give a list of strings.")
-        if not sentence_references:
+        if sentence_references is not None:
+            require_texts(sentence_references, where=f"Sentence {number}, in its references,")
+        if sentence_references is None or not len(sentence_references):
             raise Problem(f"Sentence {number} has no reference: give it at least one.")
-        require_texts(sentence_references, where=f"Sentence {number}, in its references,")

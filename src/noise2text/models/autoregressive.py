@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from noise2text.core.arguments import parse_flag, parse_whole_number
 from noise2text.core.devices import device_guard
 from noise2text.core.version import __version__
 from noise2text.data.layouts.split_with_end import SplitWithEndLayout
@@ -90,6 +91,8 @@ class AutoregressiveModel(Model):
         empty text. A text that is too long is truncated, as by `generate`.
         """
         require_lists("likelihood", texts, targets)
+        per_token = parse_flag(per_token, "per_token", where="likelihood")
+        batch = parse_whole_number(batch, "batch", where="likelihood")
         self.eval()
         sources = [row[: self.max_source] for row in self.tokenizer.encode(texts)]
         log_likelihood = partial(

@@ -18,7 +18,15 @@ from typing import Any, Self, overload
 import torch
 from torch import Tensor, nn
 
-from noise2text.core.arguments import parse_folder, parse_whole_number, require_texts
+from noise2text.core.arguments import (
+    parse_flag,
+    parse_folder,
+    parse_indices,
+    parse_number,
+    parse_whole_number,
+    require_function,
+    require_texts,
+)
 from noise2text.core.devices import allow_fork, device_guard, find_dtype
 from noise2text.core.errors import Problem, is_out_of_memory
 from noise2text.core.host_memory import keep_freed_memory
@@ -27,7 +35,7 @@ from noise2text.data.tokenizer import Tokenizer
 from noise2text.generation.alternatives import FLOOR
 from noise2text.generation.decoder import Decoder
 from noise2text.generation.executor import EAGER, Executor
-from noise2text.generation.selection import Selector
+from noise2text.generation.selection import Selector, require_selector
 from noise2text.generation.selector_registry import SELECTORS, prefer_faithful_copies
 from noise2text.models.accelerate import (
     is_quantized,
@@ -42,6 +50,10 @@ from noise2text.models.progress import show_progress
 from noise2text.models.requests import BatchedRequests, GenerationRequest, OnStep
 
 __all__ = ["Model", "ModelOrigin", "make_forbidden_mask", "require_lists"]
+
+
+_OTHER_WORDS = {"batch_size": "batch", "num_return_sequences": "n", "random_seed": "seed"}
+"""What people call arguments of `generate`, and their names."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +168,11 @@ class Model(nn.Module, ABC):
         """The model of a folder, of a name that comes with the package, or of the hub: `noise2text.load`."""
         from noise2text.models.folder import load
 
-        return load(name, revision=revision, device=device, precision=precision)
+        model = load(name, revision=revision, device=device, precision=precision)
+        if not isinstance(model, cls):
+            kind = type(model).__name__
+            raise Problem(f"The model {name} is a {kind}, no {cls.__name__}: call {kind}.from_pretrained.")
+        return model
 
     def save_pretrained(self, folder: str | Path, *, card: Mapping[str, Any] | None = None) -> None:
         """Write this model and its card (README.md) to a folder, from which `from_pretrained` loads it.
@@ -242,18 +258,23 @@ class Model(nn.Module, ABC):
             overrides: generation settings by name, such as `steps=10`.
         """
         require_texts(texts, where="generate")
+        for name in _OTHER_WORDS.keys() & overrides.keys():
+            raise Problem(f"generate has no argument {name}; it is called {_OTHER_WORDS[name]}.")
+        require_selector(selector)
+        require_function(on_step, "on_step", where="generate")
         request = GenerationRequest(
             texts,
             seed=parse_whole_number(seed, "seed", where="generate"),
-            indices=indices,
-            trace=trace,
+            indices=None if indices is None else parse_indices(indices, where="generate"),
+            trace=parse_flag(trace, "trace", where="generate"),
             selector=selector,
             n=parse_whole_number(n, "n", where="generate"),
-            floor=floor,
+            floor=parse_number(floor, "floor", where="generate"),
             on_step=on_step,
             overrides=overrides,
         )
         batch = parse_whole_number(batch, "batch", where="generate")
+        progress = parse_flag(progress, "progress", where="generate")
         return self.generate_together([request], batch=batch, progress=progress)[0]
 
     def generate_together(

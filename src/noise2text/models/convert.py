@@ -147,7 +147,10 @@ def _convert(old: Path, new: Path) -> None:
     if config.get("format") == FORMAT and config.get("recipe") in RENAMED_RECIPES:
         return _rename_recipe(old, new, config)
     if config.get("format") == FORMAT:
-        raise Problem(f"The model in {old} has today's format ({FORMAT}) already.")
+        raise Problem(
+            f"The model in {old} has today's format ({FORMAT}) already: use it as it is, or store it smaller "
+            f"with --weights."
+        )
     if config.get("format") != 1:
         raise Problem(f"{old / 'config.json'} is not a noise2text configuration that can be converted.")
     if "engine" in config:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from noise2text.core.arguments import parse_flag, parse_whole_number
 from noise2text.core.config import apply_overrides
 from noise2text.core.devices import device_guard
 from noise2text.core.errors import Problem
@@ -152,6 +153,9 @@ class DiffusionModel(Model):
         another.
         """
         require_lists("likelihood_bound", texts, targets)
+        parse = partial(parse_whole_number, where="likelihood_bound")
+        samples, seed, batch = parse(samples, "samples"), parse(seed, "seed"), parse(batch, "batch")
+        steps = None if steps is None else parse(steps, "steps")
         if min(samples, batch, 1 if steps is None else steps) < 1:
             raise Problem("The arguments samples, steps and batch of likelihood_bound must be at least 1.")
         self.eval()
@@ -269,6 +273,8 @@ class LengthPredictingModel(DiffusionModel):
         `generate`.
         """
         require_lists("likelihood", texts, targets)
+        per_token = parse_flag(per_token, "per_token", where="likelihood")
+        batch = parse_whole_number(batch, "batch", where="likelihood")
         self.eval()
         rows = self.tokenizer.encode(targets)
         with device_guard(self.device):

@@ -7,6 +7,7 @@ together, and their checksums verified, by `model_files.py`.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from noise2text.core.arguments import parse_folder, require_new_folder_name
+from noise2text.core.arguments import parse_folder, require_instance, require_new_folder_name
 from noise2text.core.config import apply_overrides
 from noise2text.core.devices import find_device, find_dtype
-from noise2text.core.errors import Problem, abbreviate
+from noise2text.core.errors import Problem, abbreviate, find_closest
 from noise2text.core.json_files import read_json_object, to_json
 from noise2text.core.version import __version__
 from noise2text.core.weights_file import WeightsFile
@@ -33,8 +34,8 @@ from noise2text.models.model_files import (
     open_model_files,
     write_model_files,
 )
-from noise2text.models.registry import RENAMED_RECIPES, Recipe, list_recipes
-from noise2text.models.shipped import find_model_folder, list_shipped_models
+from noise2text.models.registry import RENAMED_RECIPES, Recipe, find_recipe, list_recipes
+from noise2text.models.shipped import exists, find_model_folder, list_shipped_models
 from noise2text.training.checkpoint import find_checkpoint
 
 if TYPE_CHECKING:
@@ -86,6 +87,11 @@ def save(
     ['config.json', 'generation_config.json', 'model.safetensors', 'tokenizer.json']
     """
     folder = parse_folder(folder, where="save")
+    require_instance(model, Model, where="save", example="one that load or train returned")
+    if not dataclasses.is_dataclass(config) or isinstance(config, type):
+        raise Problem(f"save takes the config that the model was built with, not {abbreviate(config)}.")
+    if recipe not in tuple(RENAMED_RECIPES):  # which convert knows
+        find_recipe(recipe)  # without it, nothing could load the folder
     require_new_folder_name(folder)
     write_model_files(
         folder, _weights(model), settings_files(model, recipe=recipe, config=config, engine=engine)
@@ -201,11 +207,18 @@ def load_config(folder: Path) -> tuple[Recipe, Any]:
 
 def _require_folder(folder: Path) -> None:
     """Raise a Problem if there is no folder, or one of a run that has no model yet."""
-    if not folder.is_dir():
-        names = ", ".join(list_shipped_models())
+    if not (exists(folder) and folder.is_dir()):
+        names, address = list_shipped_models(), re.search(r"huggingface\.co/([^/]+/[^/]+)", str(folder))
+        if address:
+            raise Problem(f"A model on the hub is named, not given by its address: write {address[1]}.")
+        if exists(folder):
+            raise Problem(f"{folder} is no model folder: name the folder of a model, or {', '.join(names)}.")
+        closest = find_closest(str(folder).lower(), names)
+        if closest is not None:
+            raise Problem(f"There is no model folder {folder}; did you mean {closest}?")
         raise Problem(
             f"There is no model folder {folder}; train one with `noise2text train`, or name one that comes "
-            f"with the package: {names}."
+            f"with the package: {', '.join(names)}."
         )
     checkpoint = find_checkpoint(folder)
     if checkpoint and not (folder / CONFIG_FILE).exists():

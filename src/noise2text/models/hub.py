@@ -15,13 +15,14 @@ from types import ModuleType
 from typing import Any
 
 from noise2text.core.arguments import require_new_folder_name
-from noise2text.core.errors import Problem
+from noise2text.core.errors import Problem, abbreviate
 from noise2text.core.weights_file import read_weights
 from noise2text.models.accelerate import is_quantized
 from noise2text.models.base import Model
 from noise2text.models.card import CARD_FILE, ModelFacts, make_card, update_head, write_card
 from noise2text.models.folder import load_engine, save, settings_files
 from noise2text.models.model_files import WEIGHTS_FILE, write_model_files
+from noise2text.models.shipped import exists
 
 __all__ = ["HUB_FILES", "download_model", "is_hub_name", "push_model", "save_model"]
 
@@ -33,7 +34,7 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 def is_hub_name(model: str) -> bool:
     """Whether this can only be the name of a model on the hub: org/name, where no folder org is here."""
-    return bool(_NAME.fullmatch(model)) and not Path(model.partition("/")[0]).exists()
+    return bool(_NAME.fullmatch(model)) and not exists(Path(model.partition("/")[0]))
 
 
 def download_model(name: str, *, revision: str | None = None) -> Path:
@@ -46,6 +47,8 @@ def download_model(name: str, *, revision: str | None = None) -> Path:
 
 def save_model(model: Model, folder: Path, *, card: Mapping[str, Any] | None = None) -> None:
     """Write a loaded model and its card to a folder; `card` adds to the YAML head of the card."""
+    if card is not None and not isinstance(card, Mapping):
+        raise Problem(f'card is a dict of fields, such as {{"license": "mit"}}, not {abbreviate(card)}.')
     facts = ModelFacts.of(model, folder.name)
     assert model.origin is not None  # else there are no facts
     source = model.origin.folder
@@ -75,8 +78,8 @@ def push_model(
 ) -> str:
     """Upload a loaded model to the hub, to a new repository if there is none; returns its address."""
     hub = _import_hub("To upload a model to the Hugging Face hub")
-    if not _NAME.fullmatch(name):
-        raise Problem(f"A model on the hub has a name such as org/name, not {name!r}.")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise Problem(f"A model on the hub has a name such as org/name, not {abbreviate(name)}.")
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / name.partition("/")[2]
         save_model(model, folder, card=card)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, overload
 
 from noise2text.models.output_html import render_outputs
 
@@ -152,7 +152,15 @@ class GenerationOutput:
     def __iter__(self) -> Iterator[TextOutput]:
         return map(self.__getitem__, range(len(self)))
 
-    def __getitem__(self, index: int) -> TextOutput:
+    @overload
+    def __getitem__(self, index: int) -> TextOutput: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[TextOutput]: ...
+
+    def __getitem__(self, index: int | slice) -> TextOutput | list[TextOutput]:
+        if isinstance(index, slice):
+            return list(map(self.__getitem__, range(len(self))[index]))
         return TextOutput(
             text=self.texts[index],
             candidates=self.candidates[index],

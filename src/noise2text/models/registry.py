@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from noise2text.core.errors import Problem, suggest
+from noise2text.core.arguments import require_instance
+from noise2text.core.errors import Problem, abbreviate, suggest
 from noise2text.data.token_store import TokenStore
 from noise2text.data.tokenizer import Tokenizer
 
@@ -90,9 +91,9 @@ class Recipe:
 
     def preset(self, name: str | None = None) -> Any:
         """The config of a preset, or of the default one."""
-        name = name or self.default_preset
-        if name not in self.presets:
-            raise Problem(f"{self.name} has no preset {name!r}; {suggest(name, self.presets)}")
+        name = self.default_preset if name is None else name
+        if not isinstance(name, str) or name not in self.presets:
+            raise Problem(f"{self.name} has no preset {abbreviate(name)}; {suggest(name, self.presets)}")
         return self.presets[name]
 
 
@@ -121,6 +122,7 @@ def register(recipe: Recipe) -> Recipe:
     >>> noise2text.list_recipes()["mine"] is mine
     True
     """
+    require_instance(recipe, Recipe, where="register", example="one, such as noise2text.Recipe(name=…)")
     importlib.import_module(OWN_RECIPES)
     known = _REGISTERED.setdefault(recipe.name, recipe)
     if known is not recipe:
@@ -146,9 +148,9 @@ def list_recipes() -> dict[str, Recipe]:
 def find_recipe(name: str) -> Recipe:
     """The recipe of this name; other packages are searched only for names that this one does not have."""
     importlib.import_module(OWN_RECIPES)
-    known = _REGISTERED if name in _REGISTERED else list_recipes()
-    if name not in known:
-        raise Problem(f"There is no recipe {name!r}; {suggest(name, known)}")
+    known = _REGISTERED if isinstance(name, str) and name in _REGISTERED else list_recipes()
+    if not isinstance(name, str) or name not in known:
+        raise Problem(f"There is no recipe {abbreviate(name)}; {suggest(name, known)}")
     return known[name]
 
 

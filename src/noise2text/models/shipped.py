@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["find_model_folder", "list_shipped_models"]
+from noise2text.core.errors import Problem, abbreviate
+
+__all__ = ["exists", "find_model_folder", "list_shipped_models"]
 
 _MODELS = Path(__file__).parents[1] / "shipped_models"
 
@@ -22,10 +24,22 @@ def list_shipped_models() -> list[str]:
 def find_model_folder(model: str | Path, *, revision: str | None = None) -> Path:
     """The folder of a model: that of this path, the shipped one of this name, or one fetched from the hub."""
     path, name = Path(model), str(model)
-    if path.exists():
-        return path
-    if name in list_shipped_models():
-        return _MODELS / name
-    from noise2text.models.hub import download_model, is_hub_name
+    if revision is not None and not isinstance(revision, str):
+        raise Problem(f"A revision is the name of a branch, tag or commit, not {abbreviate(revision)}.")
+    found = path if exists(path) else _MODELS / name if name in list_shipped_models() else None
+    if found is None:
+        from noise2text.models.hub import download_model, is_hub_name
 
-    return download_model(name, revision=revision) if is_hub_name(name) else path
+        if is_hub_name(name):
+            return download_model(name, revision=revision)
+    if revision is not None:
+        raise Problem(f"Only a model on the hub has revisions, and {abbreviate(name)} is none: leave it out.")
+    return found or path
+
+
+def exists(path: Path) -> bool:
+    """Whether there is such a file or folder; False for a name that none can have."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a name that is too long, or with a null character
+        return False

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from noise2text.core.arguments import parse_whole_number
 from noise2text.core.config import Config, apply_overrides, option, require_fraction, section
 from noise2text.core.errors import Problem
 from noise2text.data.config import DataConfig
@@ -118,6 +119,8 @@ class PairDiffusionModel(DiffusionModel):
         The positions of the given tokens must be known, so only the last gap of the pair may be open.
         """
         self.eval()
+        parse = partial(parse_whole_number, where="generate_pairs")
+        count, seed, batch = parse(count, "count"), parse(seed, "seed"), parse(batch, "batch")
         if batch < 1:
             raise Problem(f"The argument batch must be at least 1 pair, not {batch}.")
         for name in sorted(overrides.keys() & SELECTION_SETTINGS):

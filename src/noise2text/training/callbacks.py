@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Callbacks", "TrainingCallback", "TrainingStart"]
+from noise2text.core.errors import Problem, abbreviate
+
+__all__ = ["Callbacks", "TrainingCallback", "TrainingStart", "require_callbacks"]
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,26 @@ class TrainingCallback:
 
     def on_end(self, error: BaseException | None) -> None:
         """Called at the end with what interrupted the run, or with None if it took its last step."""
+
+
+def require_callbacks(callbacks: Any) -> list[TrainingCallback]:
+    """The callbacks as a list; a Problem for anything else, before a run starts."""
+    try:
+        found = list(callbacks)
+    except TypeError:
+        raise Problem(
+            f"train takes a list of callbacks, not {abbreviate(callbacks)}: give [callback]."
+        ) from None
+    for each in found:
+        if isinstance(each, type) or not all(hasattr(each, name) for name in _EVENTS):
+            raise Problem(
+                f"train takes callbacks such as noise2text.WandbLogger(), not {abbreviate(each)}: give an "
+                "object of a class that extends noise2text.TrainingCallback."
+            )
+    return found
+
+
+_EVENTS = ("on_start", "on_log", "on_validation", "on_checkpoint", "on_end")
 
 
 class Callbacks(TrainingCallback):
