@@ -24,7 +24,7 @@ TARGETS = [
 def test_the_shipped_model_translates_sentences_that_were_written_for_this_test() -> None:
     made = noise2text.load("de-en", device="cpu").generate(SOURCES, seed=0)
     assert all(text in right for text, right in zip(made.texts, TARGETS, strict=True))
-    assert len(made.candidates[0]) == 5
+    assert len(made.candidates[0]) == 3
 
 
 def test_its_candidates_count_by_how_likely_it_finds_them() -> None:
@@ -32,7 +32,7 @@ def test_its_candidates_count_by_how_likely_it_finds_them() -> None:
     assert isinstance(model, LengthPredictingModel)
     made = model.generate(question)
     assert made.texts == model.generate(question, select="weighted-mbr").texts
-    means = model.likelihood(question * 5, made.candidates[0], per_token=True)
+    means = model.likelihood(question * 3, made.candidates[0], per_token=True)
     best = made.scores[0].index(max(made.scores[0]))
     assert best == means.index(max(means))
     assert made.scores[0][best] == pytest.approx(means[best], abs=0.3)  # one is in int8
@@ -52,7 +52,7 @@ def test_it_has_checksums() -> None:
 
 def test_it_is_small_enough_to_live_in_a_repository() -> None:
     size = sum(path.stat().st_size for path in find_model_folder("de-en").iterdir())
-    assert size <= 32 * 2**20
+    assert size <= 64 * 2**20
 
 
 def test_its_card_names_the_data_the_license_and_the_scores() -> None:
@@ -73,7 +73,9 @@ def test_a_folder_of_the_same_name_comes_first(tmp_path: Path, monkeypatch: pyte
 def test_an_unknown_name_is_answered_with_what_there_is() -> None:
     assert list_shipped_models() == ["de-en"]
     with pytest.raises(Problem, match="comes with the package: de-en"):
-        load_config(Path("de-fr"))
+        load_config(Path("summaries"))
+    with pytest.raises(Problem, match="did you mean de-en"):
+        load_config(Path("de-em"))
 
 
 def test_what_was_saved_under_an_older_name_is_read(tmp_path: Path) -> None:

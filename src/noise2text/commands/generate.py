@@ -55,7 +55,7 @@ def generate(
 
     >>> from noise2text import generate
     >>> generate("de-en", ["Wo ist der Bahnhof?"], device="cpu", precision="float32").texts
-    ["Where's the station?"]
+    ["Where's the train station?"]
     """
     if not isinstance(model, Model):
         model = load(model, device=device, precision=precision)

@@ -72,7 +72,7 @@ class DiffusionGenerationConfig(
         return 1
 
     def with_candidates(self, count: int, *, texts: int = 1) -> Self:
-        """The config with more noises, if there are fewer than `count` candidates for `texts` alternatives."""
+        """The config with more noises, if it has fewer than `count` candidates for the `texts` asked for."""
         return replace(self, noise_beam=max(self.noise_beam, math.ceil(count / self.num_lengths)))
 
     def network_settings(self) -> tuple[Any, ...]:

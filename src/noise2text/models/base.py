@@ -81,11 +81,11 @@ class Model(nn.Module, ABC):
     >>> import noise2text
     >>> model = noise2text.load("de-en", device="cpu", precision="float32")
     >>> model.generate(["Wo ist der Bahnhof?"], steps=10, select="score", seed=1).texts
-    ['Where is the station?']
+    ["Where's the train station?"]
     >>> model("Guten Morgen."), model(["Guten Morgen.", "Danke."])
     ('Good morning.', ['Good morning.', 'Thank you.'])
     >>> model.generation_config.length_beam
-    5
+    3
     """
 
     tokenizer: Tokenizer

@@ -59,7 +59,7 @@ class TextOutput:
     >>> first.text, first.candidates[first.chosen]
     ('I have two brothers.', 'I have two brothers.')
     >>> first
-    TextOutput('I have two brothers.', 5 candidates)
+    TextOutput('I have two brothers.', 3 candidates)
     """
 
     text: str
