@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from noise2text import load, train
-from noise2text.commands.bench import bench_report
+from noise2text.commands.bench import bench_report, free_length, list_configurations
 from noise2text.commands.bench_ctranslate2 import bench_ctranslate2, build_transformer
 from noise2text.commands.ctranslate2_baseline import (
     CTranslate2Model,
@@ -137,3 +138,11 @@ def test_bench_times_a_transformer_of_the_same_shape_without_texts(small: Make, 
     assert [row.system for row in rows] == ["ours", "CTranslate2, greedy", "CTranslate2, beam 5"]
     assert rows[-1].times_as_fast == 1
     assert {row.bleu for row in rows} == {None}
+
+
+def test_a_row_of_bench_has_its_number_of_candidates_on_real_texts(small: Make) -> None:
+    model = small()
+    model.generation_config = replace(model.generation_config, length_beam=3)
+    for name, settings in list_configurations(model, [2], [1, 4], 5).items():
+        made = model.generate(["7 april 1957"], **free_length(settings, model))
+        assert len(made.candidates[0]) == int(name.split()[0])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -40,6 +40,7 @@ __all__ = [
     "bench",
     "bench_marian",
     "bench_report",
+    "free_length",
     "list_configurations",
     "measure_scaling",
 ]
@@ -186,11 +187,9 @@ def _report_ctranslate2(
     trained = None if teacher is None else require_transformer(load(teacher, device="cpu"), teacher)
     configurations = list_configurations(model, steps, candidates, length)
     if trained is not None:  # texts have the lengths that the models give them
-        fixed = {"length"}
-        configurations = {
-            name: {key: value for key, value in settings.items() if key not in fixed}
-            for name, settings in configurations.items()
-        } | {"its own settings": {}}
+        configurations = {name: free_length(settings, model) for name, settings in configurations.items()} | {
+            "its own settings": {}
+        }
     yield from report_ctranslate2(
         model,
         trained,
@@ -219,6 +218,13 @@ def _shape(folder: Path) -> dict[str, Any]:
 
 def _dtype(model: Model) -> torch.dtype:
     return next(model.parameters(), torch.zeros(1)).dtype
+
+
+def free_length(settings: Mapping[str, Any], model: Model) -> dict[str, Any]:
+    """A configuration for real texts: the likeliest length in place of a fixed one."""
+    free = {key: value for key, value in settings.items() if key != "length"}
+    is_searched = "length" in settings and hasattr(model.generation_config, "length_beam")
+    return free | {"length_beam": 1} if is_searched else free
 
 
 def list_configurations(
