@@ -178,6 +178,7 @@ def test_n_texts_need_more_candidates(config: object, expected: dict[str, int]) 
     drawn = draw_enough_candidates(config, {}, n=5, floor=1.0)
     assert {name: getattr(drawn, name) for name in expected} == expected
     assert draw_enough_candidates(config, {}, n=1, floor=1.0) == config
+    assert getattr(draw_enough_candidates(config, {}, n=100, floor=1.0), "length_beam", 5) <= 7
     assert draw_enough_candidates(config, {"noise_beam": 1}, n=5, floor=1.0) == config
 
 

@@ -103,6 +103,9 @@ _SETTINGS_OF_STEPS = {
     *("guide", "guide_class", "guide_steps", "guide_rate", "fluency"),
 }
 
+MAX_NEW_LENGTHS = 5
+"""Alternatives do not make a model try more lengths than these; it tries more where its config does."""
+
 
 @dataclass(frozen=True)
 class LengthPredictingGenerationConfig(LengthConfig, DiffusionGenerationConfig):
@@ -148,12 +151,12 @@ class LengthPredictingGenerationConfig(LengthConfig, DiffusionGenerationConfig):
         require_fraction(self, "sampling_boundary_confidence")
 
     def with_candidates(self, count: int, *, texts: int = 1) -> Self:
-        """The config with a length for each alternative, and then with more noises per length.
+        """The config with a length for each alternative, up to five, and then with more noises per length.
 
-        Texts of different lengths differ more than those of different noises. A model that tries one length
-        only is sure of it and keeps it.
+        Texts of different lengths differ more than those of different noises, but unlikely lengths harm. A
+        model that tries one length only is sure of it and keeps it.
         """
-        lengths = max(self.length_beam, texts) if self.length_beam > 1 else 1
+        lengths = max(self.length_beam, min(texts, MAX_NEW_LENGTHS)) if self.length_beam > 1 else 1
         wider = replace(self, length_beam=lengths)
         return replace(wider, noise_beam=max(wider.noise_beam, math.ceil(count / wider.num_lengths)))
 
