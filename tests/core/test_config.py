@@ -387,5 +387,8 @@ def test_a_config_names_a_value_of_another_type() -> None:
         public.DataConfig(normalize="no")
     with pytest.raises(Problem, match=r"OptimConfig.replace takes settings by name, such as "):
         public.OptimConfig().replace("lr=1")
-    assert public.OptimConfig(lr=1, steps=np.int64(3)).steps == 3
+    for number in (np.int64(3), 3.0, True):  # range() or JSON would refuse these later
+        with pytest.raises(Problem, match="the setting steps takes a whole number"):
+            public.OptimConfig(steps=number)
+    assert public.OptimConfig(lr=1).lr == 1
     assert public.LengthPredictingGenerationConfig(length=None).length is None

@@ -43,10 +43,11 @@ def require_type(value: Any, field_type: Any, what: str) -> None:
     if type(value) is field_type:
         return
     if typing.get_origin(field_type) in (types.UnionType, typing.Union):
-        if value is None:
+        others = [k for k in typing.get_args(field_type) if k is not type(None)]
+        if value is None or len(others) != 1:
             return
-        (field_type,) = (k for k in typing.get_args(field_type) if k is not type(None))
-    if typing.get_origin(field_type) is tuple:
+        (field_type,) = others
+    if typing.get_origin(field_type) is tuple and ... not in typing.get_args(field_type):
         field_types = typing.get_args(field_type)
         parts = value if isinstance(value, list | tuple) else ()
         if len(parts) != len(field_types):
@@ -54,7 +55,8 @@ def require_type(value: Any, field_type: Any, what: str) -> None:
         for part, each in zip(parts, field_types, strict=True):
             require_type(part, each, what)
     elif field_type in _TYPE_NAMES:
-        if isinstance(value, str) and field_type is not str:
+        accepted = (int, float) if field_type is float else field_type
+        if not isinstance(value, accepted) or (isinstance(value, bool) and field_type is not bool):
             raise Problem(f"{what} takes {_TYPE_NAMES[field_type]}, not {abbreviate(value)}.")
         convert_value(value, field_type, what)
 
