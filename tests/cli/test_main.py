@@ -125,6 +125,7 @@ def test_one_of_several_processes_can_leave_without_an_output() -> None:
         ),
         (["generate", "a text", "M"], "The model comes first: noise2text generate "),
         (["generate", "a text", "de-en"], "The model comes first: noise2text generate de-en 'a text'."),
+        (["generate", "word " * 80, "de-en"], "The model comes first: noise2text generate de-en "),
         (["generate", "T", "de-en"], "The model comes first: noise2text generate de-en --input T."),
         (["generate", "de-em", "a text"], "There is no model folder de-em; did you mean de-en?"),
         (["generate", "DE-EN", "a text"], "There is no model folder DE-EN; did you mean de-en?"),
@@ -243,6 +244,8 @@ def test_an_option_of_neither_the_command_nor_the_model_has_the_nearest_of_both(
             f"There is no option -{short}; did you mean --{short}? See `noise2text generate {model} -h`."
         )
         assert (done.code, done.out, done.err) == (1, "", f"noise2text: {sentence}\n")
+    for texts in (("--prefix", "-n", "7 april"), ("--", "-n", "-steps")):  # a value, and texts
+        assert run("generate", model, "--steps", 3, "--stop-early", 0, *texts).code == 0
     done = run("generate", model, "7 april", "--qqqqq", 5)
     assert (done.code, done.err.count("\n")) == (1, 1)
     assert "no setting 'qqqqq'; the settings are " in done.err

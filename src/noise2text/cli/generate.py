@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,7 +26,7 @@ from noise2text.cli.options import (
 )
 from noise2text.cli.output import open_output, print_text, refuse_overwriting_input, require_folder_of, warn
 from noise2text.cli.ray_options import RayCommand, RayJob, run_on_ray
-from noise2text.core.errors import Problem, Stopped
+from noise2text.core.errors import Problem, Stopped, abbreviate
 
 if TYPE_CHECKING:
     from noise2text.commands.generate import GeneratedText
@@ -174,14 +175,14 @@ def _explain_words(model: Path, texts: list[str]) -> None:
     from noise2text.models.shipped import exists, list_shipped_models
 
     shipped = list_shipped_models()
-    if not (model.is_dir() or str(model) in shipped or is_hub_name(str(model))):
+    if not ((exists(model) and model.is_dir()) or str(model) in shipped or is_hub_name(str(model))):
         for text in texts:
             if text in shipped or exists(Path(text) / "config.json"):
-                rest = f"--input {model}" if exists(model) else repr(str(model))
+                rest = f"--input {quote(str(model))}" if exists(model) else abbreviate(str(model))
                 raise Problem(f"The model comes first: noise2text generate {text} {rest}.")
     for text in texts:
         if exists(Path(text)) and Path(text).is_file():
-            warn(f"{text} is taken as a text; for the texts in the file of this name give --input {text}.")
+            warn(f"{text} is taken as a text; give --input {quote(text)} for those in the file.")
 
 
 def _find_input(files: Files, texts: list[str]) -> str | None:

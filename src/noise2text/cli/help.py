@@ -24,10 +24,12 @@ class CommandWithPanels(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.meta[_WORDS] = list(args)  # --help ends the parsing before the model is known
+        before_texts = args[: args.index("--")] if "--" in args else list(args)
         with name_command(ctx):
             left = super().parse_args(ctx, args)
         if ctx.allow_extra_args and not ctx.resilient_parsing:
-            refuse_unknown_settings(ctx, [*ctx.args, *(ctx.params.get("arguments") or ())])
+            words = [*ctx.args, *(ctx.params.get("arguments") or ())]
+            refuse_unknown_settings(ctx, [word for word in words if word in before_texts])
         return left
 
     def get_help(self, ctx: Any) -> str:

@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import typer
@@ -71,7 +72,9 @@ def refuse_unknown_settings(context: Any, words: Sequence[str]) -> None:
     from noise2text.core.setting_words import is_synonym
 
     given = [word.partition("=")[0].removeprefix("--") for word in words if word.startswith("--")]
-    short = [found[1] for word in words if (found := re.fullmatch(r"-([A-Za-z][\w-]*)(=.*)?", word, re.S))]
+    pairs = pairwise(["", *words])
+    alone = [word for before, word in pairs if not before.startswith("--")]  # not a setting's value
+    short = [found[1] for word in alone if (found := re.fullmatch(r"-([A-Za-z][\w-]*)(=.*)?", word, re.S))]
     arguments = [each.name for each in context.command.params if each.param_type_name == "argument"]
     if not (given or short) or not arguments:
         return
