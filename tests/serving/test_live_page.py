@@ -81,10 +81,10 @@ def test_the_form_says_how_many_steps_are_taken_by_default(browser: Browser, mak
         running(make_service("de-en")) as (client, _),
         open_page(browser, f"{client.base_url}/", width=390) as page,
     ):
-        expect(page.locator("#steps")).to_have_attribute("placeholder", "15 of 20")
+        expect(page.locator("#steps")).to_have_attribute("placeholder", "8 of 12")
         page.get_by_text("Settings").click()
         ask(page, "Danke.")
-        expect(page.locator(WHERE)).to_contain_text("15 of 15")
+        expect(page.locator(WHERE)).to_contain_text("8 of 8")
         targets = ["summary", "#step", "fieldset label", "#play", "#actions button", ".settings select"]
         for each in page.locator(", ".join(targets)).all():  # large enough for a finger
             assert each.bounding_box()["height"] >= 24  # type: ignore[index]
