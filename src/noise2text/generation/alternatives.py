@@ -125,4 +125,4 @@ def draw_enough_candidates(config: Any, overrides: Mapping[str, Any], *, n: int,
         raise Problem(f"The floor is how far a score may be below the best: at least 0, not {floor}.")
     if n == 1 or BEAM_SETTINGS & set(overrides) or not hasattr(config, "with_candidates"):
         return config
-    return config.with_candidates(CANDIDATES_PER_ALTERNATIVE * n, texts=n)
+    return config.with_candidates(n, per_text=CANDIDATES_PER_ALTERNATIVE)

@@ -71,9 +71,10 @@ class DiffusionGenerationConfig(
         """The number of lengths that are tried per sentence."""
         return 1
 
-    def with_candidates(self, count: int, *, texts: int = 1) -> Self:
-        """The config with more noises, if it has fewer than `count` candidates for the `texts` asked for."""
-        return replace(self, noise_beam=max(self.noise_beam, math.ceil(count / self.num_lengths)))
+    def with_candidates(self, texts: int, *, per_text: int) -> Self:
+        """The config with more noises, if it has too few candidates for so many different texts."""
+        noises = math.ceil(texts * per_text / self.num_lengths)
+        return replace(self, noise_beam=max(self.noise_beam, noises))
 
     def network_settings(self) -> tuple[Any, ...]:
         """The values of the settings that must be equal for texts to go through the network together.
@@ -103,8 +104,8 @@ _SETTINGS_OF_STEPS = {
     *("guide", "guide_class", "guide_steps", "guide_rate", "fluency"),
 }
 
-MAX_NEW_LENGTHS = 5
-"""Alternatives do not make a model try more lengths than these; it tries more where its config does."""
+LENGTHS_FOR_TEXTS = 5
+"""For several texts a model tries up to so many lengths, or more if its config does."""
 
 
 @dataclass(frozen=True)
@@ -150,15 +151,15 @@ class LengthPredictingGenerationConfig(LengthConfig, DiffusionGenerationConfig):
         require_choice(self, "lengths", LENGTH_PROPOSALS)
         require_fraction(self, "sampling_boundary_confidence")
 
-    def with_candidates(self, count: int, *, texts: int = 1) -> Self:
-        """The config with a length for each alternative, up to five, and then with more noises per length.
+    def with_candidates(self, texts: int, *, per_text: int) -> Self:
+        """The config with a length for each text, up to five, and then with more noises per length.
 
         Texts of different lengths differ more than those of different noises, but unlikely lengths harm. A
         model that tries one length only is sure of it and keeps it.
         """
-        lengths = max(self.length_beam, min(texts, MAX_NEW_LENGTHS)) if self.length_beam > 1 else 1
+        lengths = max(self.length_beam, min(texts, LENGTHS_FOR_TEXTS)) if self.length_beam > 1 else 1
         wider = replace(self, length_beam=lengths)
-        return replace(wider, noise_beam=max(wider.noise_beam, math.ceil(count / wider.num_lengths)))
+        return super(LengthPredictingGenerationConfig, wider).with_candidates(texts, per_text=per_text)
 
     def build_sampler(self) -> Sample | None:
         return (
@@ -237,8 +238,9 @@ class AutoregressiveGenerationConfig(LengthConfig, PrefixConfig, SelectionConfig
         if not self.samples and (self.temperature, self.top_k, self.top_p) != (1, 0, 1):
             raise Problem("The settings temperature, top_k and top_p are for sampling: set samples, too.")
 
-    def with_candidates(self, count: int, *, texts: int = 1) -> Self:
-        """The config with more samples or a larger beam, if it has fewer than `count` texts per sentence."""
+    def with_candidates(self, texts: int, *, per_text: int) -> Self:
+        """The config with more samples or a larger beam, if it has too few for so many different texts."""
+        count = texts * per_text
         if self.samples:
             return replace(self, samples=max(self.samples, count))
         beam = math.ceil(count / self.diverse_groups) * self.diverse_groups
