@@ -20,11 +20,8 @@ from torch import Tensor, nn
 
 from noise2text.core.arguments import (
     parse_flag,
-    parse_folder,
-    parse_indices,
-    parse_number,
+    parse_path,
     parse_whole_number,
-    require_function,
     require_texts,
 )
 from noise2text.core.devices import allow_fork, device_guard, find_dtype
@@ -35,7 +32,7 @@ from noise2text.data.tokenizer import Tokenizer
 from noise2text.generation.alternatives import FLOOR
 from noise2text.generation.decoder import Decoder
 from noise2text.generation.executor import EAGER, Executor
-from noise2text.generation.selection import Selector, require_selector
+from noise2text.generation.selection import Selector
 from noise2text.generation.selector_registry import SELECTORS, prefer_faithful_copies
 from noise2text.models.accelerate import (
     is_quantized,
@@ -47,13 +44,9 @@ from noise2text.models.likelihood_bound import LikelihoodBound
 from noise2text.models.output import GenerationOutput
 from noise2text.models.preprocessed_requests import preprocess_request
 from noise2text.models.progress import show_progress
-from noise2text.models.requests import BatchedRequests, GenerationRequest, OnStep
+from noise2text.models.requests import BatchedRequests, GenerationRequest, OnStep, parse_request
 
 __all__ = ["Model", "ModelOrigin", "make_forbidden_mask", "require_lists"]
-
-
-_OTHER_WORDS = {"batch_size": "batch", "num_return_sequences": "n", "random_seed": "seed"}
-"""What people call arguments of `generate`, and their names."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +176,7 @@ class Model(nn.Module, ABC):
         """
         from noise2text.models.hub import save_model
 
-        save_model(self, parse_folder(folder, where="save_pretrained"), card=card)
+        save_model(self, parse_path(folder, where="save_pretrained"), card=card)
 
     def push_to_hub(
         self,
@@ -257,19 +250,14 @@ class Model(nn.Module, ABC):
             progress: whether to show a progress bar, in a terminal or a notebook.
             overrides: generation settings by name, such as `steps=10`.
         """
-        require_texts(texts, where="generate")
-        for name in _OTHER_WORDS.keys() & overrides.keys():
-            raise Problem(f"generate has no argument {name}; it is called {_OTHER_WORDS[name]}.")
-        require_selector(selector)
-        require_function(on_step, "on_step", where="generate")
-        request = GenerationRequest(
+        request = parse_request(
             texts,
-            seed=parse_whole_number(seed, "seed", where="generate"),
-            indices=None if indices is None else parse_indices(indices, where="generate"),
-            trace=parse_flag(trace, "trace", where="generate"),
+            seed=seed,
+            indices=indices,
+            trace=trace,
             selector=selector,
-            n=parse_whole_number(n, "n", where="generate"),
-            floor=parse_number(floor, "floor", where="generate"),
+            n=n,
+            floor=floor,
             on_step=on_step,
             overrides=overrides,
         )

@@ -13,19 +13,27 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from noise2text.core.arguments import (
+    parse_flag,
+    parse_indices,
+    parse_number,
+    parse_whole_number,
+    require_function,
+    require_texts,
+)
 from noise2text.core.config import apply_overrides
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.generation.alternatives import FLOOR, draw_enough_candidates, rank_alternatives
 from noise2text.generation.decoder import Decoder, SentenceCandidates, SourceBatch, Stage, TokenTraceStep
 from noise2text.generation.mixed_batches import BatchPart, join_stages
-from noise2text.generation.selection import Candidate, Selector, compare_candidates
+from noise2text.generation.selection import Candidate, Selector, compare_candidates, require_selector
 from noise2text.models.output import GenerationOutput, TraceStep
 
 if TYPE_CHECKING:
     from noise2text.models.base import Model
 
-__all__ = ["BatchGroup", "BatchedRequests", "GenerationRequest", "OnStep", "OnTraceStep"]
+__all__ = ["BatchGroup", "BatchedRequests", "GenerationRequest", "OnStep", "OnTraceStep", "parse_request"]
 
 OnStep = Callable[[float, list[str]], object]
 """Called after each denoising step with the time, from 1 to 0, and the texts so far."""
@@ -64,6 +72,41 @@ class GenerationRequest:
     on_step: OnStep | None = None
     on_trace_step: OnTraceStep | None = None
     overrides: Mapping[str, Any] = field(default_factory=dict)
+
+
+_OTHER_WORDS = {"batch_size": "batch", "num_return_sequences": "n", "random_seed": "seed"}
+"""What people call arguments of `generate`, and their names."""
+
+
+def parse_request(
+    texts: Any,
+    *,
+    seed: Any,
+    indices: Any,
+    trace: Any,
+    selector: Any,
+    n: Any,
+    floor: Any,
+    on_step: Any,
+    overrides: Mapping[str, Any],
+) -> GenerationRequest:
+    """The request that these arguments of `generate` make; a Problem for one of a wrong type."""
+    require_texts(texts, where="generate")
+    for name in _OTHER_WORDS.keys() & overrides.keys():
+        raise Problem(f"generate has no argument {name}; it is called {_OTHER_WORDS[name]}.")
+    require_selector(selector)
+    require_function(on_step, "on_step", where="generate")
+    return GenerationRequest(
+        texts,
+        seed=parse_whole_number(seed, "seed", where="generate"),
+        indices=None if indices is None else parse_indices(indices, where="generate"),
+        trace=parse_flag(trace, "trace", where="generate"),
+        selector=selector,
+        n=parse_whole_number(n, "n", where="generate"),
+        floor=parse_number(floor, "floor", where="generate"),
+        on_step=on_step,
+        overrides=overrides,
+    )
 
 
 @dataclass(frozen=True)
