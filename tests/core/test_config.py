@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -26,6 +26,9 @@ from noise2text.core.config_files import read_config, to_yaml
 from noise2text.core.errors import Problem
 from noise2text.core.setting_words import REMARKS, SYNONYMS
 from noise2text.nn.config import require_divisible_heads
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 
 @dataclass(frozen=True)
@@ -356,6 +359,27 @@ def test_json_and_yaml_give_the_same_config_back(config: Composed, tmp_path: Pat
     path = tmp_path / "config.yaml"
     path.write_text(to_yaml(config), encoding="utf-8")
     assert apply_overrides(Composed(), read_config(path), origin="test") == config
+
+
+@dataclass(frozen=True)
+class PluginConfig(Config):
+    """A config of types that have no text form."""
+
+    width: int | str | None = option(None, "a number or a name")
+    sizes: tuple[int, ...] = option((), "any number of them")
+
+
+@dataclass(frozen=True)
+class LazilyTypedConfig(Config):
+    """A config whose types are imported for type checking only."""
+
+    rate: Fraction | int = 0
+
+
+def test_types_of_a_plugin_that_have_no_text_form_are_left_to_it() -> None:
+    made = replace(PluginConfig(width="wide", sizes=(1, 2, 3)), width=4)
+    assert (made.width, made.sizes) == (4, (1, 2, 3))
+    assert LazilyTypedConfig(rate=3).rate == 3
 
 
 def test_yaml_carries_the_help() -> None:

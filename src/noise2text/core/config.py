@@ -23,6 +23,7 @@ import functools
 import operator
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self, TypeVar, cast
@@ -118,10 +119,11 @@ class Config:
 
     def __new__(cls, *values: Any, **settings: Any) -> Self:
         """A config whose given values have the types of their fields; a Problem for others."""
-        names, config_class = (field.name for field in dataclasses.fields(cls)), cast(type, cls)
-        for name, value in (*zip(names, values, strict=False), *settings.items()):
-            field_type = _field_types(config_class).get(name)
-            require_type(value, field_type, f"{cls.__name__}: the setting {name}")
+        names = (field.name for field in dataclasses.fields(cls))
+        with suppress(NameError):  # of types that a plugin imports for type checking only
+            types = _field_types(cast(type, cls))
+            for name, value in (*zip(names, values, strict=False), *settings.items()):
+                require_type(value, types.get(name), f"{cls.__name__}: the setting {name}")
         return super().__new__(cls)
 
     def replace(self, changes: Mapping[str, Any] | None = None, /, **settings: Any) -> Self:
