@@ -95,8 +95,7 @@ def make_key(*parts: int | Tensor) -> Tensor:
     device = next((part.device for part in parts if isinstance(part, Tensor)), torch.device("cpu"))
     if device.type != "cpu":
         device_parts = [
-            # A copy of a number from the host would wait, which CUDA graph capture refuses.
-            part if isinstance(part, Tensor) else torch.full((), _to_signed(part), device=device)
+            part if isinstance(part, Tensor) else _scalar_on_device(_to_signed(part), device)
             for part in parts
         ]
         return _fold(torch.zeros((), dtype=torch.long, device=device), device_parts)
@@ -115,6 +114,11 @@ def _fold(bits: Bits, parts: Sequence[Bits]) -> Bits:
     for part in parts:
         bits = _mix((bits ^ _mix(part + _GOLDEN)) + _GOLDEN)
     return bits
+
+
+def _scalar_on_device(number: int, device: torch.device) -> Tensor:
+    """The number on the device, without a copy from the host, which CUDA graph capture would refuse."""
+    return torch.full((), number, dtype=torch.long, device=device)
 
 
 def uniform(keys: Tensor) -> Tensor:
@@ -147,7 +151,7 @@ def gaussian_noise(
 
     Steps of shape (K, 1) give (K, B, length, dim).
     """
-    number = step if isinstance(step, Tensor) else torch.full((), step, device=keys.device)
+    number = step if isinstance(step, Tensor) else _scalar_on_device(step, keys.device)
     start = _mix(keys ^ _mix(number * _MULTIPLIER_1 + _GOLDEN))  # (…, B)
     positions = (torch.arange(length, device=keys.device) << 32) * _GOLDEN  # room for 2³² channels
     return normal_sampler(start[..., None] + positions, dim)

@@ -114,6 +114,10 @@ class _StepCounts:
     tokens: Tensor
     rows: list[list[int]]  # of every process, for each micro-batch
 
+    def zero_means(self) -> dict[str, Tensor]:
+        """A mean of 0 for each term, to add to."""
+        return {name: torch.zeros((), device=count.device) for name, count in self.terms.items()}
+
     def make_row_keys(self, *step: int, rank: int = 0) -> Sequence[Tensor]:
         """The keys of a process's rows, for each micro-batch; all rows of the step are numbered."""
         sizes = [size for of_processes in self.rows for size in of_processes]
@@ -159,7 +163,7 @@ def train_step(
     torch.manual_seed(int(make_key(seed, KeyPurpose.DROPOUT, step)) ^ group.rank)
     counts, step_key = _count(objective, canvases, group), make_key(seed, KeyPurpose.TRAINING, step)
     row_keys = counts.make_row_keys(seed, KeyPurpose.TRAINING, step, rank=group.rank)
-    term_means = dict.fromkeys(counts.terms, torch.zeros((), device=counts.tokens.device))
+    term_means = counts.zero_means()
     training_pass.zero_grad()
     micro_batches = zip(canvases, row_keys, counts.rows, strict=True)
     for number, (canvas, keys, sizes) in enumerate(micro_batches, 1):
@@ -198,7 +202,7 @@ def evaluate_loss(objective: Objective, canvases: Sequence[Canvas], *, seed: int
     """Each term's mean over the canvases and their weighted sum `loss`; no dropout, fixed noise."""
     objective.eval()
     counts = _count(objective, canvases, ProcessGroup())
-    term_means = dict.fromkeys(counts.terms, torch.zeros((), device=counts.tokens.device))
+    term_means = counts.zero_means()
     row_keys = counts.make_row_keys(seed, KeyPurpose.VALIDATION, 0)
     for number, (canvas, keys) in enumerate(zip(canvases, row_keys, strict=True)):
         draws = objective.draw(canvas, keys, make_key(seed, KeyPurpose.VALIDATION, number))
