@@ -28,7 +28,7 @@ def test_a_text_that_is_the_name_of_a_file_is_told_so(
     source.write_text("sunday, 7 april 1957\n")
     done = run("generate", model, source, "- a text", "--steps", 3, "--stop-early", 0)
     assert (done.code, done.out.count("\n")) == (0, 2)
-    assert f"give --input {source} for those in the file." in done.err
+    assert f"to read the file of this name, give --input {source}." in done.err
 
 
 def test_generate_writes_a_line_for_each_line(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from noise2text import load, train
-from noise2text.commands.bench import bench_report, free_length, list_configurations
+from noise2text.commands.bench import bench_report, list_configurations, take_likeliest_length
 from noise2text.commands.bench_ctranslate2 import bench_ctranslate2, build_transformer
 from noise2text.commands.ctranslate2_baseline import (
     CTranslate2Model,
@@ -144,5 +144,5 @@ def test_a_row_of_bench_has_its_number_of_candidates_on_real_texts(small: Make) 
     model = small()
     model.generation_config = replace(model.generation_config, length_beam=3)
     for name, settings in list_configurations(model, [2], [1, 4], 5).items():
-        made = model.generate(["7 april 1957"], **free_length(settings, model))
+        made = model.generate(["7 april 1957"], **take_likeliest_length(settings, model))
         assert len(made.candidates[0]) == int(name.split()[0])

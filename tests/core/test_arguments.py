@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import noise2text
-from noise2text.core.arguments import parse_folder, require_new_folder_name, require_texts
+from noise2text.core.arguments import parse_path, require_new_folder_name, require_texts
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import learn_characters
 
@@ -32,12 +32,10 @@ def test_a_name_that_no_folder_can_have_is_refused(name: str, tmp_path: Path) ->
 
 
 def test_a_folder_is_text_or_a_path() -> None:
-    assert (
-        parse_folder("runs/a", where="load") == parse_folder(Path("runs/a"), where="load") == Path("runs/a")
-    )
+    assert parse_path("runs/a", where="load") == parse_path(Path("runs/a"), where="load") == Path("runs/a")
     for wrong in (None, 3, ["runs/a"], ""):
         with pytest.raises(Problem, match="load takes the path of a folder, not "):
-            parse_folder(wrong, where="load")
+            parse_path(wrong, where="load")
 
 
 @pytest.mark.parametrize(

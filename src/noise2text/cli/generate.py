@@ -134,7 +134,7 @@ def generate(
 
     files, settings, ray = Files(options), Settings(options), RayJob(options)
     texts, words = split_texts(arguments or [])
-    _explain_words(model, texts)
+    _notice_swapped_words(model, texts)
     input = _find_input(files, texts)
     steering = {name: value for name, value in vars(Control(options)).items() if value is not None}
     job = GenerationJob(
@@ -169,10 +169,11 @@ def generate(
             lines.write(_show(generated, files))
 
 
-def _explain_words(model: Path, texts: list[str]) -> None:
+def _notice_swapped_words(model: Path, texts: list[str]) -> None:
     """Raise a Problem for a model that comes after its texts, and warn of a text that is a file's name."""
+    from noise2text.core.files import exists
     from noise2text.models.hub import is_hub_name
-    from noise2text.models.shipped import exists, list_shipped_models
+    from noise2text.models.shipped import list_shipped_models
 
     shipped = list_shipped_models()
     if not ((exists(model) and model.is_dir()) or str(model) in shipped or is_hub_name(str(model))):
@@ -182,7 +183,7 @@ def _explain_words(model: Path, texts: list[str]) -> None:
                 raise Problem(f"The model comes first: noise2text generate {text} {rest}.")
     for text in texts:
         if exists(Path(text)) and Path(text).is_file():
-            warn(f"{text} is taken as a text; give --input {quote(text)} for those in the file.")
+            warn(f"{text} is taken as a text; to read the file of this name, give --input {quote(text)}.")
 
 
 def _find_input(files: Files, texts: list[str]) -> str | None:

@@ -40,9 +40,9 @@ __all__ = [
     "bench",
     "bench_marian",
     "bench_report",
-    "free_length",
     "list_configurations",
     "measure_scaling",
+    "take_likeliest_length",
 ]
 
 BATCHES_PER_CALL = 4  # batches per timed call, unless the batch is one sentence
@@ -187,9 +187,8 @@ def _report_ctranslate2(
     trained = None if teacher is None else require_transformer(load(teacher, device="cpu"), teacher)
     configurations = list_configurations(model, steps, candidates, length)
     if trained is not None:  # texts have the lengths that the models give them
-        configurations = {name: free_length(settings, model) for name, settings in configurations.items()} | {
-            "its own settings": {}
-        }
+        configurations = {name: take_likeliest_length(each, model) for name, each in configurations.items()}
+        configurations["its own settings"] = {}
     yield from report_ctranslate2(
         model,
         trained,
@@ -220,7 +219,7 @@ def _dtype(model: Model) -> torch.dtype:
     return next(model.parameters(), torch.zeros(1)).dtype
 
 
-def free_length(settings: Mapping[str, Any], model: Model) -> dict[str, Any]:
+def take_likeliest_length(settings: Mapping[str, Any], model: Model) -> dict[str, Any]:
     """A configuration for real texts: the likeliest length in place of a fixed one."""
     free = {key: value for key, value in settings.items() if key != "length"}
     is_searched = "length" in settings and hasattr(model.generation_config, "length_beam")

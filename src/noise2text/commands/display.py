@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.progress import (
@@ -20,6 +20,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from noise2text.core.errors import Problem, abbreviate
 from noise2text.training.callbacks import TrainingCallback, TrainingStart
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "SilentDisplay",
     "TerminalDisplay",
     "count_progress",
+    "require_display",
     "show_count",
     "show_elapsed",
 ]
@@ -44,6 +46,12 @@ class Display(Protocol):
 
     def progress(self, step: int, summary: str) -> None:
         """Show the current step and a summary."""
+
+
+def require_display(display: Any) -> None:
+    """Raise a Problem for what is no display; None, for a silent one, is no mistake."""
+    if display is not None and (isinstance(display, type) or not hasattr(display, "show_line")):
+        raise Problem(f"train takes a Display as display, not {abbreviate(display)}: leave it out for none.")
 
 
 class SilentDisplay:

@@ -16,7 +16,7 @@ from typing import Any
 from noise2text.commands.display import Display
 from noise2text.commands.run_corpora import Corpora
 from noise2text.commands.run_data import TrainingData, load_data
-from noise2text.core.arguments import parse_folder
+from noise2text.core.arguments import parse_path
 from noise2text.core.config import apply_overrides, describe
 from noise2text.core.config_files import read_config
 from noise2text.core.errors import Problem
@@ -243,7 +243,7 @@ def change_config(
 ) -> Any:
     """The config, changed by a file and then by assignments."""
     if config is not None:
-        file = parse_folder(config, where="train, as config,", kind="file")
+        file = parse_path(config, where="train, as config,", kind="file")
         start = apply_overrides(start, read_config(file), origin=str(config))
     return apply_overrides(start, changes or {}, origin=f"train {recipe}")
 

@@ -12,15 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from noise2text.commands.display import Display, SilentDisplay
+from noise2text.commands.display import Display, SilentDisplay, require_display
 from noise2text.commands.run_card import write_run_card
 from noise2text.commands.run_corpora import Corpora
 from noise2text.commands.run_setup import OpenRun, RunSetup, change_config
 from noise2text.commands.training_run import TrainingRun
 from noise2text.commands.validation import score_generations
-from noise2text.core.arguments import parse_flag, parse_folder, require_new_folder_name, require_settings
+from noise2text.core.arguments import parse_flag, parse_path, require_new_folder_name, require_settings
 from noise2text.core.devices import find_device
-from noise2text.core.errors import Problem, abbreviate
 from noise2text.models import Model
 from noise2text.models.folder import load, save
 from noise2text.models.registry import Fit, find_recipe
@@ -82,12 +81,11 @@ def train(
     >>> len(model.generate(["17 april 1957"]).texts)
     1
     """
-    out = parse_folder(out, where="train")
+    out = parse_path(out, where="train")
     require_new_folder_name(out)
     require_settings({} if changes is None else changes, where="train, as changes,")
     callbacks = require_callbacks(callbacks)
-    if display is not None and (isinstance(display, type) or not hasattr(display, "show_line")):
-        raise Problem(f"train takes a Display as display, not {abbreviate(display)}: leave it out for none.")
+    require_display(display)
     flag = partial(parse_flag, where="train")
     resume, allow_changes = flag(resume, "resume"), flag(allow_changes, "allow_changes")
     skip_bad = flag(skip_bad, "skip_bad")

@@ -15,9 +15,9 @@ from noise2text.core.errors import Problem, abbreviate
 
 __all__ = [
     "parse_flag",
-    "parse_folder",
     "parse_indices",
     "parse_number",
+    "parse_path",
     "parse_whole_number",
     "require_function",
     "require_instance",
@@ -111,12 +111,12 @@ def require_settings(settings: Any, *, where: str) -> None:
         raise Problem(f'{where} takes settings by name, such as {{"lr": 1e-3}}, not {_describe(settings)}.')
 
 
-def parse_folder(folder: Any, *, where: str, kind: str = "folder") -> Path:
+def parse_path(path: Any, *, where: str, kind: str = "folder") -> Path:
     """The path of a folder, or of a file; a Problem for what is neither text nor a path."""
-    if isinstance(folder, os.PathLike) or (isinstance(folder, str) and folder):
+    if isinstance(path, os.PathLike) or (isinstance(path, str) and path):
         with suppress(TypeError):  # a path of bytes
-            return Path(folder)
-    raise Problem(f"{where} takes the path of a {kind}, not {_describe(folder)}.")
+            return Path(path)
+    raise Problem(f"{where} takes the path of a {kind}, not {_describe(path)}.")
 
 
 def require_new_folder_name(folder: Path) -> None:

@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 from noise2text.core.errors import Problem
 
 __all__ = [
+    "exists",
     "explain_write_failures",
     "flush_folder",
     "flush_to_disk",
@@ -144,6 +145,14 @@ def require_utf8_name(path: Path) -> None:
         raise Problem(
             f"{path} is not a name in UTF-8, so that weights cannot be read there: choose another name."
         ) from error
+
+
+def exists(path: Path) -> bool:
+    """Whether there is such a file or folder; False for a name that none can have."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a name that is too long, or with a null character
+        return False
 
 
 def read_limited(path: Path, limit: int) -> bytes:

@@ -21,7 +21,7 @@ from pathlib import Path
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
-from noise2text.core.arguments import parse_folder, require_instance, require_texts
+from noise2text.core.arguments import parse_path, require_instance, require_texts
 from noise2text.core.errors import Problem, abbreviate
 from noise2text.core.json_files import read_ordinary_file
 
@@ -166,12 +166,12 @@ class Tokenizer:
 
     def save(self, path: Path) -> None:
         """Write tokenizer.json."""
-        parse_folder(path, where="Tokenizer.save", kind="file").write_text(self.to_json(), encoding="utf-8")
+        parse_path(path, where="Tokenizer.save", kind="file").write_text(self.to_json(), encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> Tokenizer:
         """The tokenizer in a tokenizer.json."""
-        path = parse_folder(path, where="Tokenizer.load", kind="file")
+        path = parse_path(path, where="Tokenizer.load", kind="file")
         if not path.is_file():
             raise Problem(f"There is no tokenizer at {path}; name the tokenizer.json of a model folder.")
         return cls.from_json(read_ordinary_file(path), path)

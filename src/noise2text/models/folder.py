@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from noise2text.core.arguments import parse_folder, require_instance, require_new_folder_name
+from noise2text.core.arguments import parse_path, require_instance, require_new_folder_name
 from noise2text.core.config import apply_overrides
 from noise2text.core.devices import find_device, find_dtype
 from noise2text.core.errors import Problem, abbreviate, find_closest
+from noise2text.core.files import exists
 from noise2text.core.json_files import read_json_object, to_json
 from noise2text.core.version import __version__
 from noise2text.core.weights_file import WeightsFile
@@ -35,7 +36,7 @@ from noise2text.models.model_files import (
     write_model_files,
 )
 from noise2text.models.registry import RENAMED_RECIPES, Recipe, find_recipe, list_recipes
-from noise2text.models.shipped import exists, find_model_folder, list_shipped_models
+from noise2text.models.shipped import find_model_folder, list_shipped_models
 from noise2text.training.checkpoint import find_checkpoint
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def save(
     ...     sorted(path.name for path in Path(folder).iterdir())
     ['config.json', 'generation_config.json', 'model.safetensors', 'tokenizer.json']
     """
-    folder = parse_folder(folder, where="save")
+    folder = parse_path(folder, where="save")
     require_instance(model, Model, where="save", example="one that load or train returned")
     if not dataclasses.is_dataclass(config) or isinstance(config, type):
         raise Problem(f"save takes the config that the model was built with, not {abbreviate(config)}.")
@@ -137,7 +138,7 @@ def load(
     >>> model.generate(["Ich habe zwei Brüder."]).texts
     ['I have two brothers.']
     """
-    folder = parse_folder(folder, where="load")
+    folder = parse_path(folder, where="load")
     find_dtype(precision, find_device(device))  # refuse a mistake before anything is read
     folder = find_model_folder(folder, revision=revision)
     _require_folder(folder)

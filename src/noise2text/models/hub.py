@@ -16,13 +16,13 @@ from typing import Any
 
 from noise2text.core.arguments import require_new_folder_name
 from noise2text.core.errors import Problem, abbreviate
+from noise2text.core.files import exists
 from noise2text.core.weights_file import read_weights
 from noise2text.models.accelerate import is_quantized
 from noise2text.models.base import Model
 from noise2text.models.card import CARD_FILE, ModelFacts, make_card, update_head, write_card
 from noise2text.models.folder import load_engine, save, settings_files
 from noise2text.models.model_files import WEIGHTS_FILE, write_model_files
-from noise2text.models.shipped import exists
 
 __all__ = ["HUB_FILES", "download_model", "is_hub_name", "push_model", "save_model"]
 

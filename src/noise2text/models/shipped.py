@@ -10,8 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from noise2text.core.errors import Problem, abbreviate
+from noise2text.core.files import exists
 
-__all__ = ["exists", "find_model_folder", "list_shipped_models"]
+__all__ = ["find_model_folder", "list_shipped_models"]
 
 _MODELS = Path(__file__).parents[1] / "shipped_models"
 
@@ -35,11 +36,3 @@ def find_model_folder(model: str | Path, *, revision: str | None = None) -> Path
     if revision is not None:
         raise Problem(f"Only a model on the hub has revisions, and {abbreviate(name)} is none: leave it out.")
     return found or path
-
-
-def exists(path: Path) -> bool:
-    """Whether there is such a file or folder; False for a name that none can have."""
-    try:
-        return path.exists()
-    except (OSError, ValueError):  # a name that is too long, or with a null character
-        return False
