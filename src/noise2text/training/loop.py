@@ -30,7 +30,6 @@ __all__ = [
     "StepSettings",
     "TrainingPass",
     "evaluate_loss",
-    "train_step",
     "train_steps",
 ]
 
@@ -114,10 +113,6 @@ class _StepCounts:
     tokens: Tensor
     rows: list[list[int]]  # of every process, for each micro-batch
 
-    def zero_means(self) -> dict[str, Tensor]:
-        """A mean of 0 for each term, to add to."""
-        return {name: torch.zeros((), device=count.device) for name, count in self.terms.items()}
-
     def make_row_keys(self, *step: int, rank: int = 0) -> Sequence[Tensor]:
         """The keys of a process's rows, for each micro-batch; all rows of the step are numbered."""
         sizes = [size for of_processes in self.rows for size in of_processes]
@@ -139,49 +134,37 @@ def train_steps(
 ) -> Iterator[StepReport]:
     """Train from step `first` to step `last`, both included; `batches` gives the micro-batches of a step.
 
-    Each process passes its share of the rows. Terms that are only logged are computed where `is_logged`.
+    A step is canvases → draws → noise → denoiser → terms → loss → backward → update. Each process passes its
+    share of the rows. Terms that are only logged are computed where `is_logged`.
     """
     strategy = strategy or SingleProcess(objective, objective, ProcessGroup())
     training_pass = training_pass or EagerPass(strategy, optimizer, nullcontext())
+    group, seed = strategy.group, settings.seed
     for step in range(first, last + 1):
+        objective.train()
         objective.terms_logged = is_logged(step)
-        yield train_step(strategy, optimizer, training_pass, batches(step), step=step, settings=settings)
-
-
-def train_step(
-    strategy: TrainingStrategy,
-    optimizer: torch.optim.Optimizer,
-    training_pass: TrainingPass,
-    canvases: Sequence[Canvas],
-    *,
-    step: int,
-    settings: StepSettings,
-) -> StepReport:
-    """One update of the weights: canvases → draws → noise → denoiser → terms → loss → backward → update."""
-    objective, group, seed = strategy.objective, strategy.group, settings.seed
-    objective.train()
-    torch.manual_seed(int(make_key(seed, KeyPurpose.DROPOUT, step)) ^ group.rank)
-    counts, step_key = _count(objective, canvases, group), make_key(seed, KeyPurpose.TRAINING, step)
-    row_keys = counts.make_row_keys(seed, KeyPurpose.TRAINING, step, rank=group.rank)
-    term_means = counts.zero_means()
-    training_pass.zero_grad()
-    micro_batches = zip(canvases, row_keys, counts.rows, strict=True)
-    for number, (canvas, keys, sizes) in enumerate(micro_batches, 1):
-        with nullcontext() if number == len(canvases) else strategy.no_sync():
-            draws, losses, means = training_pass(canvas, keys, step_key, counts.terms)
-        with torch.no_grad():
-            if observed := objective.collect_observations(draws, losses):
-                objective.observe(*group.gather(observed, sizes))
-        term_means = {name: term_means[name] + mean for name, mean in means.items()}
-    lr, parameters = settings.peak_lr * settings.lr_schedule(step), []
-    for param_group in optimizer.param_groups:
-        param_group["lr"] = lr
-        parameters += param_group["params"]
-    grad_norm = strategy.clip_norm(parameters, settings.clip_norm or torch.inf)
-    optimizer.step()
-    strategy.adapt(step)
-    term_means = group.all_reduce_mean(term_means)
-    return StepReport(step, objective.loss(term_means), term_means, grad_norm, lr, counts.tokens)
+        torch.manual_seed(int(make_key(seed, KeyPurpose.DROPOUT, step)) ^ group.rank)
+        canvases, step_key = batches(step), make_key(seed, KeyPurpose.TRAINING, step)
+        counts = _count(objective, canvases, group)
+        row_keys = counts.make_row_keys(seed, KeyPurpose.TRAINING, step, rank=group.rank)
+        term_means: dict[str, Tensor] = {}
+        training_pass.zero_grad()
+        for canvas, keys, sizes in zip(canvases, row_keys, counts.rows, strict=True):
+            with nullcontext() if canvas is canvases[-1] else strategy.no_sync():
+                draws, losses, means = training_pass(canvas, keys, step_key, counts.terms)
+            with torch.no_grad():
+                if observed := objective.collect_observations(draws, losses):
+                    objective.observe(*group.gather(observed, sizes))
+            term_means = {name: term_means.get(name, 0) + mean for name, mean in means.items()}
+        lr, parameters = settings.peak_lr * settings.lr_schedule(step), []
+        for param_group in optimizer.param_groups:
+            param_group["lr"] = lr
+            parameters += param_group["params"]
+        grad_norm = strategy.clip_norm(parameters, settings.clip_norm or torch.inf)
+        optimizer.step()
+        strategy.adapt(step)
+        term_means = group.all_reduce_mean(term_means)
+        yield StepReport(step, objective.loss(term_means), term_means, grad_norm, lr, counts.tokens)
 
 
 def _count(objective: Objective, canvases: Sequence[Canvas], group: ProcessGroup) -> _StepCounts:
@@ -202,12 +185,12 @@ def evaluate_loss(objective: Objective, canvases: Sequence[Canvas], *, seed: int
     """Each term's mean over the canvases and their weighted sum `loss`; no dropout, fixed noise."""
     objective.eval()
     counts = _count(objective, canvases, ProcessGroup())
-    term_means = counts.zero_means()
+    term_means: dict[str, Tensor] = {}
     row_keys = counts.make_row_keys(seed, KeyPurpose.VALIDATION, 0)
     for number, (canvas, keys) in enumerate(zip(canvases, row_keys, strict=True)):
         draws = objective.draw(canvas, keys, make_key(seed, KeyPurpose.VALIDATION, number))
         for name, mean in objective.means(objective(canvas, draws), counts.terms).items():
-            term_means[name] = term_means[name] + mean
+            term_means[name] = term_means.get(name, 0) + mean
     return {"loss": objective.loss(term_means).item()} | {
         name: total.item() for name, total in term_means.items()
     }
