@@ -89,7 +89,10 @@ def test_sources_are_measured_as_asked(tmp_path: Path) -> None:
         ),
         (Inputs(outputs={"x": GOOD}, pairs=PAIRS, options={"unit": "miles"}), "unit is one of words"),
         (Inputs(outputs={"x": GOOD}, pairs=PAIRS, options={"buckets": 0}), "buckets must be at least 1"),
-        (Inputs(outputs={"x": GOOD}, pairs=PAIRS, options={"confidence": 1}), "confidence must be between"),
+        (
+            Inputs(outputs={"x": GOOD}, pairs=PAIRS, options={"confidence": 1}),
+            "confidence must be above 0 and below 1",
+        ),
         (
             Inputs(models=[Path("x")], outputs={"x": GOOD}, pairs=PAIRS, options={"unit": "tokens"}),
             "tokenizer.json",

@@ -19,13 +19,16 @@ from noise2text.core.config import (
     get_setting,
     has_setting,
     option,
-    require_at_least,
     section,
 )
 from noise2text.core.config_files import read_config, to_yaml
 from noise2text.core.errors import Problem
+from noise2text.core.field_values import Limits
 from noise2text.core.setting_words import REMARKS, SYNONYMS
-from noise2text.nn.config import require_divisible_heads
+from noise2text.models.baseline_config import TransformerModelConfig
+from noise2text.models.pretrained_config import PretrainedModelConfig
+from noise2text.nn.config import EncoderDecoderConfig, JointTransformerConfig
+from noise2text.training.classifier import ClassifierConfig
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -134,7 +137,58 @@ def test_what_is_not_a_number_is_refused() -> None:
         with pytest.raises(Problem, match="steps takes a whole number"):
             apply_overrides(Example(), {"steps": value}, origin="here")
     with pytest.raises(Problem, match="rate must be at least 0, not nan"):
-        require_at_least(Example(rate=float("nan")), 0, "rate")
+        Limits(minimum=0).require(float("nan"), "rate")
+
+
+@pytest.mark.parametrize(
+    ("limits", "right", "wrong", "words"),
+    [
+        ({"minimum": 1}, [1, 2.5], [0, -1, 0.999], "at least 1"),
+        ({"above": 0}, [1e-9, 1], [0, -1], "above 0"),
+        ({"minimum": 0, "maximum": 1}, [0, 0.5, 1], [-0.1, 1.1], "between 0 and 1"),
+        ({"minimum": 0, "below": 1}, [0, 0.999], [1, -0.1], "at least 0 and below 1"),
+        ({"above": 0, "below": 1}, [0.5], [0, 1], "above 0 and below 1"),
+        ({"above": 0, "maximum": 1}, [0.5, 1], [0, 1.1], "above 0 and at most 1"),
+    ],
+)
+def test_a_number_outside_its_range_is_refused_with_the_range(
+    limits: dict[str, Any], right: list[float], wrong: list[float], words: str
+) -> None:
+    @dataclass(frozen=True)
+    class Ranged(Config):
+        rate: float = option(right[0], "how fast", **limits)
+        both: tuple[float, float] = option((right[0], right[0]), "both", **limits)
+        maybe: float | None = option(None, "nothing by default", **limits)
+
+    for value in right:
+        assert Ranged(rate=value, both=(value, value), maybe=value).rate == value
+        assert apply_overrides(Ranged(), {"rate": str(value)}, origin="here").rate == value
+    for value in wrong:
+        for settings in ({"rate": value}, {"both": (right[0], value)}, {"maybe": value}):
+            with pytest.raises(Problem, match=words):
+                Ranged(**settings)
+    with pytest.raises(Problem, match=words):
+        Ranged(rate=float("nan"))
+    assert Ranged(maybe=None).maybe is None
+
+
+def test_a_config_that_extends_another_keeps_its_limits_or_sets_its_own() -> None:
+    @dataclass(frozen=True)
+    class Base(Config):
+        beam: int = option(5, "hypotheses", minimum=1)
+        select: str = option("mbr", "how to select", choices=("mbr", "score"))
+
+    @dataclass(frozen=True)
+    class Greedy(Base):
+        beam: int = 1
+        select: str = option("vote", "how to select, with votes", choices=("vote",))
+
+    with pytest.raises(Problem, match="The setting beam must be at least 1, not 0"):
+        Greedy(beam=0)
+    assert Greedy(select="vote").select == "vote"
+    for config, word, names in ((Base, "vote", "mbr, score"), (Greedy, "mbr", "vote")):
+        with pytest.raises(Problem, match=f"The setting select is one of {names}, not '?{word}"):
+            config(select=word)
 
 
 def test_options_become_settings_and_a_lone_one_is_named() -> None:
@@ -160,26 +214,30 @@ def test_what_no_tensor_can_hold_is_no_number(name: str, value: object) -> None:
         apply_overrides(Example(), {name: value}, origin="here")
 
 
-@dataclass(frozen=True)
-class Shape:
-    model_dim: int
-    heads: int
+WITH_HEADS = (
+    EncoderDecoderConfig,
+    JointTransformerConfig,
+    TransformerModelConfig,
+    PretrainedModelConfig,
+    ClassifierConfig,
+)
 
 
-@pytest.mark.parametrize("shape", [Shape(0, 4), Shape(-4, 4), Shape(8, 0), Shape(8, -2)])
-def test_width_and_heads_are_positive(shape: Shape) -> None:
-    with pytest.raises(Problem, match="at least 1"):
-        require_divisible_heads(shape)
+@pytest.mark.parametrize("config", WITH_HEADS)
+def test_width_and_heads_are_positive_and_go_together(config: type[Config]) -> None:
+    for wrong in ({"model_dim": 0}, {"model_dim": -4}, {"heads": 0}, {"heads": -2}):
+        with pytest.raises(Problem, match="at least 1"):
+            config(**wrong)
+    for model_dim, heads in ((10, 4), (9, 3)):
+        with pytest.raises(Problem, match=f"even and a multiple of heads, not {model_dim} of {heads}"):
+            config(model_dim=model_dim, heads=heads)
 
 
 @dataclass(frozen=True)
 class Optim(Config):
     lr: float = option(5e-4, "peak learning rate")
-    steps: int = option(100, "number of updates")
+    steps: int = option(100, "number of updates", minimum=1)
     betas: tuple[float, float] = option((0.9, 0.98), "of Adam")
-
-    def __post_init__(self) -> None:
-        require_at_least(self, 1, "steps")
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from noise2text.core.command_line import parse_assignments, parse_options
-from noise2text.core.config import apply_overrides, option, require_choice
+from noise2text.core.config import apply_overrides, option
 from noise2text.core.config_files import read_config
 from noise2text.core.errors import MAX_MESSAGE, Problem, abbreviate, suggest
-from noise2text.core.field_values import MAX_INTEGER
+from noise2text.core.field_values import MAX_INTEGER, Limits
 from noise2text.core.plain_yaml import MAX_DEPTH, MAX_YAML_BYTES, parse_yaml
 from noise2text.models.registry import find_recipe
 
@@ -131,7 +131,7 @@ def test_messages_about_options_are_short() -> None:
         lambda: parse_assignments([huge]),
         lambda: parse_options([huge]),
         lambda: parse_options([f"--{huge}"]),
-        lambda: require_choice(Example(name=huge), "name", ("a", "b")),
+        lambda: Limits(choices=("a", "b")).require(huge, "The setting name"),
     ):
         with pytest.raises(Problem) as problem:
             attempt()

@@ -15,7 +15,7 @@ import numpy as np
 from noise2text.analysis.finding import Finding, ResultRow, plot_lines
 from noise2text.analysis.inputs import Inputs
 from noise2text.analysis.length_effect import compare_systems
-from noise2text.core.config import option, require_at_least, require_choice
+from noise2text.core.config import Config, option
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.metrics.evaluate import References, bleu
@@ -60,18 +60,14 @@ UNITS: dict[str, Callable[[Inputs], LengthUnit]] = {
 
 
 @dataclass(frozen=True)
-class LengthsOptions:
+class LengthsOptions(Config):
     """How sources are measured and grouped, and the confidence of the tests."""
 
-    unit: str = option("words", "unit of length: words, characters or tokens (of the first model)")
-    buckets: int = option(5, "number of buckets of about equal size")
-    confidence: float = option(0.99, "confidence of the bands and of the tests")
-
-    def __post_init__(self) -> None:
-        require_choice(self, "unit", UNITS)
-        require_at_least(self, 1, "buckets")
-        if not 0 < self.confidence < 1:
-            raise Problem(f"The setting confidence must be between 0 and 1, not {self.confidence}.")
+    unit: str = option(
+        "words", "unit of length: words, characters or tokens (of the first model)", choices=UNITS
+    )
+    buckets: int = option(5, "number of buckets of about equal size", minimum=1)
+    confidence: float = option(0.99, "confidence of the bands and of the tests", above=0, below=1)
 
 
 def buckets(lengths: Sequence[int], count: int) -> np.ndarray:

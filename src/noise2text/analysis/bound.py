@@ -12,7 +12,7 @@ from typing import Any
 
 from noise2text.analysis.finding import Finding, ResultRow, draw_lines
 from noise2text.analysis.inputs import Inputs
-from noise2text.core.config import option, require_at_least
+from noise2text.core.config import Config, option
 from noise2text.models import Model
 from noise2text.models.folder import load
 from noise2text.models.likelihood_bound import LikelihoodBound
@@ -23,17 +23,16 @@ PAPER_FIGURE = "Demirag (2023), eqs. 2.4 and 2.11"
 
 
 @dataclass(frozen=True)
-class BoundOptions:
+class BoundOptions(Config):
     """How finely time is divided, and over which pairs the bound is."""
 
-    intervals: int = option(40, "intervals of time, in each of which one step per pair is evaluated")
-    sentences: int = option(200, "how many of the pairs to use, from the first")
+    intervals: int = option(
+        40, "intervals of time, in each of which one step per pair is evaluated", minimum=1
+    )
+    sentences: int = option(200, "how many of the pairs to use, from the first", minimum=1)
     sampling_noise_factor: float | None = option(
         None, "noise of the chain, as in generate; none is the model's"
     )
-
-    def __post_init__(self) -> None:
-        require_at_least(self, 1, "intervals", "sentences")
 
 
 def analyze_bound(inputs: Inputs, options: BoundOptions) -> list[Finding]:

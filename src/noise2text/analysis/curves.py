@@ -21,7 +21,7 @@ from typing import Any
 
 from noise2text.analysis.finding import LINE_STYLES, Finding, ResultRow
 from noise2text.analysis.inputs import Inputs
-from noise2text.core.config import option
+from noise2text.core.config import Config, option
 from noise2text.core.errors import Problem
 
 __all__ = ["Curve", "CurvesOptions", "analyze_curves", "read_metrics", "smooth_curve"]
@@ -41,15 +41,13 @@ PAPER_FIGURES = dict.fromkeys(("nll", "nll_text"), "Demirag (2023), figure 4.3")
 
 
 @dataclass(frozen=True)
-class CurvesOptions:
+class CurvesOptions(Config):
     """Which curves are drawn, and how smooth."""
 
-    smoothing: float = option(0.6, "w, the weight of a point relative to its neighbor; 0 for no smoothing")
+    smoothing: float = option(
+        0.6, "w, the weight of a point relative to its neighbor; 0 for no smoothing", minimum=0, below=1
+    )
     only: str = option("", "names of the numbers to show, separated by commas; by default all")
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.smoothing < 1:
-            raise Problem(f"The setting smoothing must be at least 0 and below 1, not {self.smoothing}.")
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from noise2text.analysis.finding import Finding, ResultRow, draw_lines
 from noise2text.analysis.generation import require_diffusion
 from noise2text.analysis.inputs import Inputs
 from noise2text.analysis.positions import unwrap_objective
-from noise2text.core.config import option, require_at_least
+from noise2text.core.config import Config, option
 from noise2text.core.errors import Problem
 from noise2text.diffusion.degeneration_score import degeneration_scores, random_embeddings
 from noise2text.diffusion.schedules import SCHEDULES, Rescaled, Schedule
@@ -50,17 +50,13 @@ DIMENSION = 128
 
 
 @dataclass(frozen=True)
-class DegenerationOptions:
+class DegenerationOptions(Config):
     """The size of the random embeddings, and the resolution of the curves."""
 
-    vocabulary: int = option(VOCABULARY, "random embeddings: number of tokens")
-    dimension: int = option(DIMENSION, "random embeddings: dimension for the degeneration score")
-    samples: int = option(500, "tokens noised for the loss; the score uses four times as many")
-    cells: int = option(50, "number of times")
-
-    def __post_init__(self) -> None:
-        require_at_least(self, 2, "vocabulary")
-        require_at_least(self, 1, "dimension", "samples", "cells")
+    vocabulary: int = option(VOCABULARY, "random embeddings: number of tokens", minimum=2)
+    dimension: int = option(DIMENSION, "random embeddings: dimension for the degeneration score", minimum=1)
+    samples: int = option(500, "tokens noised for the loss; the score uses four times as many", minimum=1)
+    cells: int = option(50, "number of times", minimum=1)
 
 
 @dataclass(frozen=True)

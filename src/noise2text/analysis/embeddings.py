@@ -20,7 +20,7 @@ from noise2text.analysis.curves import read_metrics
 from noise2text.analysis.finding import Finding, ResultRow, draw_lines
 from noise2text.analysis.generation import load_all, require_diffusion
 from noise2text.analysis.inputs import Inputs
-from noise2text.core.config import option, require_at_least
+from noise2text.core.config import Config, option
 from noise2text.core.errors import Problem
 from noise2text.diffusion.anisotropy import anisotropy
 from noise2text.models import DiffusionModel, Model
@@ -37,14 +37,11 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class EmbeddingOptions:
+class EmbeddingOptions(Config):
     """Which tokens are shown."""
 
     tokens: str = option("", "tokens, separated by blanks; by default ten of the vocabulary")
-    count: int = option(5, "neighbors per token")
-
-    def __post_init__(self) -> None:
-        require_at_least(self, 1, "count")
+    count: int = option(5, "neighbors per token", minimum=1)
 
 
 def analyze_embeddings(inputs: Inputs, options: EmbeddingOptions) -> list[Finding]:

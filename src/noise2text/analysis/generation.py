@@ -14,7 +14,7 @@ from typing import Any
 from noise2text.analysis.finding import Finding, ResultRow, plot_lines
 from noise2text.analysis.inputs import Inputs
 from noise2text.core.command_line import parse_assignments
-from noise2text.core.config import option, require_at_least
+from noise2text.core.config import Config, option
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import Pair
 from noise2text.metrics.diversity import div_4, self_bleu
@@ -45,15 +45,12 @@ LABELS = {"bleu": "BLEU", "div_4": "div-4", "self_bleu": "self-BLEU"}
 
 
 @dataclass(frozen=True)
-class GenerationOptions:
+class GenerationOptions(Config):
     """The options of every analysis that generates texts."""
 
-    sentences: int = option(200, "how many of the pairs to use, from the first")
-    batch: int = option(64, "sentences per batch")
+    sentences: int = option(200, "how many of the pairs to use, from the first", minimum=1)
+    batch: int = option(64, "sentences per batch", minimum=1)
     generation: str = option("", "generation settings, name=value, separated by commas")
-
-    def __post_init__(self) -> None:
-        require_at_least(self, 1, "sentences", "batch")
 
     def settings(self) -> dict[str, Any]:
         """The generation settings by name."""

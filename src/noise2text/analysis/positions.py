@@ -22,7 +22,7 @@ from noise2text.analysis.finding import Finding, ResultRow, draw_lines
 from noise2text.analysis.generation import collect_references, require_diffusion
 from noise2text.analysis.inputs import Inputs
 from noise2text.analysis.traces import evenly_spaced
-from noise2text.core.config import option, require_at_least
+from noise2text.core.config import Config, option
 from noise2text.core.errors import Problem
 from noise2text.core.random import make_key, uniform
 from noise2text.data.corpus import Pair
@@ -50,18 +50,15 @@ SHOWN = 6  # positions in a figure
 
 
 @dataclass(frozen=True)
-class PositionOptions:
+class PositionOptions(Config):
     """The number of times and pairs, and the term of the loss."""
 
-    points: int = option(20, "number of times, evenly spaced up to 1")
-    sentences: int = option(200, "how many of the pairs to use, from the first")
-    batch: int = option(64, "pairs per batch")
+    points: int = option(20, "number of times, evenly spaced up to 1", minimum=1)
+    sentences: int = option(200, "how many of the pairs to use, from the first", minimum=1)
+    batch: int = option(64, "pairs per batch", minimum=1)
     term: str = option(
         "", "the term of the objective; by default the one that the schedule adapts to, else vlb"
     )
-
-    def __post_init__(self) -> None:
-        require_at_least(self, 1, "points", "sentences", "batch")
 
 
 def analyze_positions(inputs: Inputs, options: PositionOptions) -> list[Finding]:

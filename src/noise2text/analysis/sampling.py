@@ -36,7 +36,7 @@ from noise2text.analysis.generation import (
 )
 from noise2text.analysis.inputs import Inputs
 from noise2text.analysis.traces import evenly_spaced
-from noise2text.core.config import option, require_at_least
+from noise2text.core.config import option
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import Pair
 from noise2text.diffusion.schedules import Schedule
@@ -60,22 +60,16 @@ __all__ = [
 class SamplingOptions(GenerationOptions):
     """The number of noises per sentence."""
 
-    noises: int = option(3, "samples per sentence, each with its own seed; with 1 there is no diversity")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_at_least(self, 1, "noises")
+    noises: int = option(
+        3, "samples per sentence, each with its own seed; with 1 there is no diversity", minimum=1
+    )
 
 
 @dataclass(frozen=True)
 class FromNoiseOptions(GenerationOptions):
     """The timesteps that the network is given."""
 
-    points: int = option(20, "number of timesteps, from 1/T to 1")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_at_least(self, 1, "points")
+    points: int = option(20, "number of timesteps, from 1/T to 1", minimum=1)
 
 
 def analyze_sampling(inputs: Inputs, options: SamplingOptions) -> list[Finding]:

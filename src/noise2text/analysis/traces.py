@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from noise2text.analysis.finding import Finding, ResultRow
 from noise2text.analysis.inputs import Inputs
-from noise2text.core.config import option, require_at_least
+from noise2text.core.config import Config, option
 from noise2text.core.errors import Problem
 from noise2text.data.corpus import Pair
 from noise2text.models import GenerationOutput
@@ -25,14 +25,13 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class TracesOptions:
+class TracesOptions(Config):
     """How many sentences and steps are shown."""
 
-    sentences: int = option(3, "how many of the pairs to use, from the first")
-    shown_steps: int = option(6, "steps shown per sentence, evenly spaced from the first to the last")
-
-    def __post_init__(self) -> None:
-        require_at_least(self, 1, "sentences", "shown_steps")
+    sentences: int = option(3, "how many of the pairs to use, from the first", minimum=1)
+    shown_steps: int = option(
+        6, "steps shown per sentence, evenly spaced from the first to the last", minimum=1
+    )
 
 
 def evenly_spaced(steps: Sequence[T], count: int) -> list[T]:

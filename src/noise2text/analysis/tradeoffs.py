@@ -32,7 +32,7 @@ from noise2text.analysis.generation import (
 )
 from noise2text.analysis.inputs import Inputs
 from noise2text.core.command_line import parse_numbers
-from noise2text.core.config import apply_overrides, option, require_at_least
+from noise2text.core.config import apply_overrides, option
 from noise2text.data.corpus import Pair
 from noise2text.generation.selection import Candidate, Selector
 from noise2text.models import GenerationOutput, Model
@@ -82,11 +82,7 @@ class StepOptions(CandidateOptions):
 class DiversityOptions(GenerationOptions):
     """The number of samples."""
 
-    samples: int = option(3, "texts per source, each with its own seed")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_at_least(self, 2, "samples")
+    samples: int = option(3, "texts per source, each with its own seed", minimum=2)
 
 
 def analyze_candidates(inputs: Inputs, options: CandidateOptions) -> list[Finding]:

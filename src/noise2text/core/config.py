@@ -2,7 +2,7 @@
 
     @dataclass(frozen=True)
     class OptimConfig(Config):
-        lr: float = option(5e-4, "peak learning rate")
+        lr: float = option(5e-4, "peak learning rate", minimum=0)
 
     @dataclass(frozen=True)
     class RecipeConfig(Config):
@@ -12,8 +12,8 @@
     config = RecipeConfig().replace({"optim.lr": 1e-3}, seed=1)
 
 A setting is a field that holds a value. Its full name is dotted (`optim.lr`); its short name (`lr`) works
-wherever no other setting has it. Every change goes through `dataclasses.replace`, so that `__post_init__`
-of every section validates it. `dataclasses.asdict` turns a config into a mapping that `replace` takes.
+wherever no other setting has it. A field says which values it takes; `__post_init__` of a section refuses
+values that do not fit together. `dataclasses.asdict` turns a config into a mapping that `replace` takes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import dataclasses
 import functools
 import operator
 import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -30,7 +30,7 @@ from typing import Any, Self, TypeVar, cast
 
 from noise2text.core.arguments import require_settings
 from noise2text.core.errors import Problem, abbreviate
-from noise2text.core.field_values import convert_value, require_type
+from noise2text.core.field_values import Limits, convert_value, require_type
 from noise2text.core.setting_words import suggest_setting
 
 __all__ = [
@@ -41,10 +41,6 @@ __all__ = [
     "get_setting",
     "has_setting",
     "option",
-    "require_at_least",
-    "require_choice",
-    "require_fraction",
-    "require_positive",
     "require_values",
     "section",
 ]
@@ -52,14 +48,28 @@ __all__ = [
 S = TypeVar("S")
 
 
-def option(default: Any, help: str) -> Any:
-    """A field of a `Config` with its default and one line of help.
+def option(
+    default: Any,
+    help: str,
+    *,
+    minimum: float | None = None,
+    above: float | None = None,
+    maximum: float | None = None,
+    below: float | None = None,
+    choices: Collection[str] = (),
+) -> Any:
+    """A field of a `Config`: its default, one line of help, and the values that it takes.
 
-    A class that extends a config and only changes a default writes the value alone; the help stays.
+    A class that extends a config and only changes a default writes the value alone; help and limits stay.
 
     Args:
         default: the value of the setting unless it is changed.
         help: what the setting does; `noise2text config` prints it beside the value.
+        minimum: the smallest value.
+        above: what the value must be greater than.
+        maximum: the largest value.
+        below: what the value must be smaller than.
+        choices: the only values.
 
     Returns:
         A dataclass field.
@@ -68,14 +78,18 @@ def option(default: Any, help: str) -> Any:
     >>> from noise2text import Config, option
     >>> @dataclass(frozen=True)
     ... class BeamConfig(Config):
-    ...     beam: int = option(5, "hypotheses of the beam search")
+    ...     beam: int = option(5, "hypotheses of the beam search", minimum=1)
     >>> @dataclass(frozen=True)
     ... class GreedyConfig(BeamConfig):
     ...     beam: int = 1
     >>> GreedyConfig()
     GreedyConfig(beam=1)
+    >>> GreedyConfig(beam=0)
+    Traceback (most recent call last):
+    noise2text.core.errors.Problem: The setting beam must be at least 1, not 0.
     """
-    return dataclasses.field(default=default, metadata={"help": help})
+    limits = Limits(minimum, above, maximum, below, choices)
+    return dataclasses.field(default=default, metadata={"help": help, "limits": limits})
 
 
 def section(default: S, help: str = "") -> S:
@@ -118,12 +132,17 @@ class Config:
     """
 
     def __new__(cls, *values: Any, **settings: Any) -> Self:
-        """A config whose given values have the types of their fields; a Problem for others."""
+        """A config whose given values are what their fields take; a Problem for others."""
         names = (field.name for field in dataclasses.fields(cls))
+        given = (*zip(names, values, strict=False), *settings.items())
         with suppress(NameError):  # of types that a plugin imports for type checking only
             types = _field_types(cast(type, cls))
-            for name, value in (*zip(names, values, strict=False), *settings.items()):
+            for name, value in given:
                 require_type(value, types.get(name), f"{cls.__name__}: the setting {name}")
+        limits = _field_limits(cast(type, cls))
+        for name, value in given:
+            if name in limits:
+                limits[name].require(value, f"The setting {name}")
         return super().__new__(cls)
 
     def replace(self, changes: Mapping[str, Any] | None = None, /, **settings: Any) -> Self:
@@ -137,7 +156,7 @@ class Config:
         return apply_overrides(self, {**(changes or {}), **settings}, origin=type(self).__name__)
 
     def __post_init__(self) -> None:
-        """Validate the settings; a config that adds some raises a `Problem` for values that it refuses."""
+        """Raise a `Problem` for settings that do not fit together, in a config that has such."""
 
     def implied_changes(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Further settings that follow from these changes; none, unless a config says so."""
@@ -241,6 +260,16 @@ def _field_types(config_class: type) -> dict[str, Any]:
     return typing.get_type_hints(config_class)
 
 
+@functools.cache
+def _field_limits(config_class: type) -> dict[str, Limits]:
+    """The limits of the fields that have some, which a class that extends this one may set anew."""
+    found: dict[str, Limits] = {}
+    for each in reversed(config_class.__mro__):
+        fields = getattr(each, "__dataclass_fields__", {}).items()
+        found |= {name: field.metadata["limits"] for name, field in fields if field.metadata.get("limits")}
+    return found
+
+
 def has_setting(config: Any, name: str) -> bool:
     """Whether exactly one setting has this full or short name."""
     found = _match(config, name)
@@ -259,34 +288,6 @@ def describe(config: Any) -> list[tuple[str, Any, str]]:
     """Full name, value and help of every setting, in order."""
     settings = (row for row in _iterate_fields(config) if not isinstance(row[1], Config))
     return [(name, value, find_help(owner, name.rpartition(".")[2])) for name, value, owner in settings]
-
-
-def require_choice(config: Any, name: str, allowed: Iterable[str]) -> None:
-    """Refuse a value that is not among the allowed ones."""
-    if getattr(config, name) not in allowed:
-        chosen = abbreviate(getattr(config, name))
-        raise Problem(f"The setting {name} is one of {', '.join(allowed)}, not {chosen}.")
-
-
-def require_at_least(config: Any, minimum: float, *names: str) -> None:
-    """Refuse values below the minimum."""
-    for name in names:
-        if not getattr(config, name) >= minimum:  # refuses NaN, too
-            raise Problem(f"The setting {name} must be at least {minimum:g}, not {getattr(config, name)}.")
-
-
-def require_positive(config: Any, *names: str) -> None:
-    """Refuse values that are not above 0."""
-    for name in names:
-        if not getattr(config, name) > 0:
-            raise Problem(f"The setting {name} must be above 0, not {getattr(config, name)}.")
-
-
-def require_fraction(config: Any, *names: str) -> None:
-    """Refuse values that are not between 0 and 1."""
-    for name in names:
-        if not 0 <= getattr(config, name) <= 1:
-            raise Problem(f"The setting {name} must be between 0 and 1, not {getattr(config, name)}.")
 
 
 def require_values(config: Any, reason: str, **values: Any) -> None:

@@ -7,14 +7,63 @@ import numbers
 import re
 import types
 import typing
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any
 
 from noise2text.core.errors import Problem, abbreviate
 
-__all__ = ["MAX_INTEGER", "convert_value", "require_type"]
+__all__ = ["MAX_INTEGER", "Limits", "convert_value", "require_type"]
 
 MAX_INTEGER = 2**62
 """Whole numbers are below this, so that twice as much is still an int64."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The values that a setting takes: a range of numbers, or some words. None is always allowed.
+
+    In a tuple each value must be one of them.
+
+    A subset of the fields is set. NaN is in no range.
+    """
+
+    minimum: float | None = None
+    above: float | None = None
+    maximum: float | None = None
+    below: float | None = None
+    choices: Collection[str] = ()
+
+    def __bool__(self) -> bool:
+        return self != Limits()
+
+    def require(self, value: Any, what: str) -> None:
+        """Raise a Problem for a value that is not among them; `what` names the setting."""
+        if value is None:
+            return
+        if isinstance(value, tuple):
+            for each in value:
+                self.require(each, what)
+            return
+        if self.choices:
+            if value not in self.choices:
+                raise Problem(f"{what} is one of {', '.join(self.choices)}, not {abbreviate(value)}.")
+            return
+        in_range = (
+            (self.minimum is None or value >= self.minimum)
+            and (self.above is None or value > self.above)
+            and (self.maximum is None or value <= self.maximum)
+            and (self.below is None or value < self.below)
+        )
+        if not in_range:
+            raise Problem(f"{what} must be {self.describe_range()}, not {value}.")
+
+    def describe_range(self) -> str:
+        """The range in words: "at least 1", "between 0 and 1", "above 0 and below 1"."""
+        if self.minimum is not None and self.maximum is not None:
+            return f"between {self.minimum:g} and {self.maximum:g}"
+        ends = {"at least": self.minimum, "above": self.above, "at most": self.maximum, "below": self.below}
+        return " and ".join(f"{words} {end:g}" for words, end in ends.items() if end is not None)
 
 
 def convert_value(value: Any, field_type: Any, what: str) -> Any:

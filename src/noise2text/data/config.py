@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from noise2text.core.config import Config, option, require_at_least, require_choice
+from noise2text.core.config import Config, option
 from noise2text.core.errors import Problem
 
 __all__ = ["DataConfig", "FolderTokenizerDataConfig"]
+
+_TOKENIZERS = ("bpe", "characters", "wordpiece")
 
 
 @dataclass(frozen=True)
@@ -21,36 +23,37 @@ class DataConfig(Config):
     128
     """
 
-    tokenizer: str = option("bpe", "bpe (learned), characters (learned) or wordpiece (from vocabulary_file)")
-    vocabulary: int = option(10_000, "number of tokens of a learned BPE")
+    tokenizer: str = option(
+        "bpe",
+        "bpe (learned), characters (learned) or wordpiece (from vocabulary_file)",
+        choices=_TOKENIZERS,
+    )
+    vocabulary: int = option(10_000, "number of tokens of a learned BPE", minimum=1)
     vocabulary_file: str = option("", "path of WordPiece's vocab.txt")
     normalize: bool = option(
         False, "spell out umlauts and ß, strip accents, drop brackets (Demirag, 2023, 4.1.1)"
     )
     lowercase: bool = option(False, "lowercase all text")
-    max_source: int = option(128, "longest source in tokens; longer ones are truncated and counted")
-    max_target: int = option(128, "longest target in tokens; longer ones are truncated and counted")
+    max_source: int = option(
+        128, "longest source in tokens; longer ones are truncated and counted", minimum=1
+    )
+    max_target: int = option(
+        128, "longest target in tokens; longer ones are truncated and counted", minimum=1
+    )
 
     def __post_init__(self) -> None:
-        require_choice(self, "tokenizer", self.tokenizers)
-        require_at_least(self, 1, "vocabulary", "max_source", "max_target")
         if self.tokenizer == "wordpiece" and not self.vocabulary_file:
             raise Problem(
                 "The tokenizer wordpiece needs the setting vocabulary_file, the path of a vocab.txt."
             )
-
-    @property
-    def tokenizers(self) -> tuple[str, ...]:
-        """The tokenizers that this recipe knows."""
-        return ("bpe", "characters", "wordpiece")
 
 
 @dataclass(frozen=True)
 class FolderTokenizerDataConfig(DataConfig):
     """The same for recipes that can take the tokenizer of a trained model."""
 
-    tokenizer: str = option("bpe", "bpe, characters, wordpiece, or folder (that of model.from_folder)")
-
-    @property
-    def tokenizers(self) -> tuple[str, ...]:
-        return (*super().tokenizers, "folder")
+    tokenizer: str = option(
+        "bpe",
+        "bpe, characters, wordpiece, or folder (that of model.from_folder)",
+        choices=(*_TOKENIZERS, "folder"),
+    )

@@ -6,22 +6,19 @@ A recipe inherits the groups that it understands and adds its own settings:
     class MyDiffusionConfig(DifformerPartsConfig, AdaptiveScheduleConfig):
         anchor_distance: float = option(2.0, "position of the anchor point")
 
-A group validates its settings in `__post_init__`, and then calls that of the next group.
+An `option` says which values it takes. Where settings must fit together, a group refuses others in
+`__post_init__`, and then calls that of the next group.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from noise2text.core.config import (
     Config,
     option,
-    require_at_least,
-    require_choice,
-    require_fraction,
-    require_positive,
 )
 from noise2text.core.errors import Problem
 from noise2text.diffusion.adaptive_schedule import AdaptiveSchedule
@@ -53,23 +50,14 @@ __all__ = [
 class TimestepsConfig(Config):
     """The resolution of time."""
 
-    num_timesteps: int = option(2000, "T, the resolution of time in training")
-
-    def __post_init__(self) -> None:
-        require_at_least(self, 1, "num_timesteps")
-        super().__post_init__()
+    num_timesteps: int = option(2000, "T, the resolution of time in training", minimum=1)
 
 
 @dataclass(frozen=True)
 class ScheduleConfig(TimestepsConfig):
     """Which of the schedules with a name it is."""
 
-    schedule: str = option("sqrt", ", ".join(SCHEDULES))
-    schedule_choices: ClassVar[tuple[str, ...]] = tuple(SCHEDULES)  # that the recipe takes
-
-    def __post_init__(self) -> None:
-        require_choice(self, "schedule", self.schedule_choices)
-        super().__post_init__()
+    schedule: str = option("sqrt", ", ".join(SCHEDULES), choices=SCHEDULES)
 
 
 @dataclass(frozen=True)
@@ -77,12 +65,10 @@ class TimeSamplerConfig(TimestepsConfig):
     """How training times are drawn."""
 
     time_sampler: str = option(
-        "uniform", "how training times are drawn: uniform or loss-aware (DiffuSeq, eq. 3)"
+        "uniform",
+        "how training times are drawn: uniform or loss-aware (DiffuSeq, eq. 3)",
+        choices=TIME_SAMPLERS,
     )
-
-    def __post_init__(self) -> None:
-        require_choice(self, "time_sampler", TIME_SAMPLERS)
-        super().__post_init__()
 
     def build_time_sampler(self) -> TimeSampler:
         """The distribution over the training times."""
@@ -93,36 +79,32 @@ class TimeSamplerConfig(TimestepsConfig):
 class SelfConditioningConfig(Config):
     """How often training conditions the network on its own estimate."""
 
-    self_conditioning: float = option(0.5, "share of the updates with self-conditioning; 0 is none")
-
-    def __post_init__(self) -> None:
-        require_fraction(self, "self_conditioning")
-        super().__post_init__()
+    self_conditioning: float = option(
+        0.5, "share of the updates with self-conditioning; 0 is none", minimum=0, maximum=1
+    )
 
 
 @dataclass(frozen=True)
 class SourceDropoutConfig(Config):
     """How often training leaves out the source."""
 
-    source_dropout: float = option(0.0, "share of the pairs trained without their source, for guidance")
-
-    def __post_init__(self) -> None:
-        require_fraction(self, "source_dropout")
-        super().__post_init__()
+    source_dropout: float = option(
+        0.0, "share of the pairs trained without their source, for guidance", minimum=0, maximum=1
+    )
 
 
 @dataclass(frozen=True)
 class AdaptiveScheduleConfig(TimestepsConfig):
     """A schedule that adapts to the losses (SeqDiffuSeq, 4.3)."""
 
-    refit_every: int = option(0, "updates between two refits of the schedule to the losses; 0 keeps it")
-    refit_start: int = option(0, "first update with a refit")
-    refit_bin_size: int = option(20, "K, diffusion steps that share a bin of losses")
-    refit_min_count: int = option(100, "losses that each bin of a position needs before a refit")
+    refit_every: int = option(
+        0, "updates between two refits of the schedule to the losses; 0 keeps it", minimum=0
+    )
+    refit_start: int = option(0, "first update with a refit", minimum=0)
+    refit_bin_size: int = option(20, "K, diffusion steps that share a bin of losses", minimum=1)
+    refit_min_count: int = option(100, "losses that each bin of a position needs before a refit", minimum=1)
 
     def __post_init__(self) -> None:
-        require_at_least(self, 0, "refit_every", "refit_start")
-        require_at_least(self, 1, "refit_bin_size", "refit_min_count")
         if self.refit_every:
             require_whole_bins(self, "refit_bin_size")
         super().__post_init__()
@@ -138,16 +120,12 @@ class AdaptiveScheduleConfig(TimestepsConfig):
 class NoiseFactorSearchConfig(TimestepsConfig):
     """How the noise factor is searched (Difformer), and whether again while the embeddings are learned."""
 
-    max_dgs: float = option(0.15, "largest degeneration score (DGS) that a searched noise factor may leave")
-    noise_factor_every: int = option(
-        0, "updates between two searches of the noise factor on the learned embeddings; 0 keeps it"
+    max_dgs: float = option(
+        0.15, "largest degeneration score (DGS) that a searched noise factor may leave", above=0, below=1
     )
-
-    def __post_init__(self) -> None:
-        if not 0 < self.max_dgs < 1:
-            raise Problem(f"The setting max_dgs must be above 0 and below 1, not {self.max_dgs}.")
-        require_at_least(self, 0, "noise_factor_every")
-        super().__post_init__()
+    noise_factor_every: int = option(
+        0, "updates between two searches of the noise factor on the learned embeddings; 0 keeps it", minimum=0
+    )
 
     @property
     def rescaling(self) -> Callable[[Schedule, float], Schedule]:
@@ -159,13 +137,12 @@ class NoiseFactorSearchConfig(TimestepsConfig):
 class DifformerPartsConfig(NoiseFactorSearchConfig):
     """Parts of Difformer that other recipes can be crossed with."""
 
-    noise_factor: float = option(1.0, "F, factor of the noise in training (Difformer); 1 as in the paper")
-    anchor_weight: float = option(0.0, "weight of Difformer's anchor loss, −log p(y | ẑ₀); 0 as in the paper")
-
-    def __post_init__(self) -> None:
-        require_positive(self, "noise_factor")
-        require_at_least(self, 0, "anchor_weight")
-        super().__post_init__()
+    noise_factor: float = option(
+        1.0, "F, factor of the noise in training (Difformer); 1 as in the paper", above=0
+    )
+    anchor_weight: float = option(
+        0.0, "weight of Difformer's anchor loss, −log p(y | ẑ₀); 0 as in the paper", minimum=0
+    )
 
     def build_training_schedule(self, schedule: Schedule) -> Schedule:
         """The schedule of training, with its noise multiplied by the factor."""

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 
 from noise2text.core.config import (
     option,
-    require_at_least,
-    require_fraction,
-    require_positive,
     require_values,
 )
 from noise2text.core.errors import Problem
@@ -47,33 +44,36 @@ class DifformerDiffusionConfig(
     """The schedule, its rescaling, and the loss of eq. 2."""
 
     noise_factor: float | None = option(
-        None, "F, factor of the noise in training; none finds it by max_dgs; 1 is no rescaling"
+        None, "F, factor of the noise in training; none finds it by max_dgs; 1 is no rescaling", above=0
     )
     variance_preserving: bool = option(
         False, "also scale the signal down, so that α² + σ² = 1 (Difformer, eq. 8)"
     )
     self_condition_noise: float = option(
-        0.0, "standard deviation of the noise on the estimate of self-conditioning in training; 0 is none"
+        0.0,
+        "standard deviation of the noise on the estimate of self-conditioning in training; 0 is none",
+        minimum=0,
     )
     boundary_confidence: float = option(
-        0.0, "r of boundary-conditional noise, which begins where a token can be lost; 0 is ordinary noise"
+        0.0,
+        "r of boundary-conditional noise, which begins where a token can be lost; 0 is ordinary noise",
+        minimum=0,
+        maximum=1,
     )
     student_steps: int = option(
         0,
         "N, steps of a student that does in one step what the difformer in from_folder does in two; 0 is "
         "ordinary training",
+        minimum=0,
     )
-    vlb_weight: float = option(1.0, "weight of the squared error of z₀ (L_VLB)")
-    anchor_weight: float = option(1.0, "weight of the anchor loss, −log p(y | ẑ₀)")
-    rounding_weight: float = option(0.0, "weight of the rounding loss, −log p(y | z₀)")
-    length_loss_weight: float = option(0.1, "weight of the length loss")
-    label_smoothing: float = option(0.1, "label smoothing of the anchor loss")
+    vlb_weight: float = option(1.0, "weight of the squared error of z₀ (L_VLB)", minimum=0)
+    anchor_weight: float = option(1.0, "weight of the anchor loss, −log p(y | ẑ₀)", minimum=0)
+    rounding_weight: float = option(0.0, "weight of the rounding loss, −log p(y | z₀)", minimum=0)
+    length_loss_weight: float = option(0.1, "weight of the length loss", minimum=0)
+    label_smoothing: float = option(0.1, "label smoothing of the anchor loss", minimum=0, maximum=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_at_least(self, 0, "vlb_weight", "anchor_weight", "rounding_weight", "length_loss_weight")
-        require_at_least(self, 0, "self_condition_noise", "student_steps")
-        require_fraction(self, "label_smoothing", "boundary_confidence")
         if not (self.vlb_weight or self.anchor_weight):
             raise Problem(
                 "One of the settings vlb_weight and anchor_weight must be above 0: the rounding loss alone "
@@ -97,8 +97,6 @@ class DifformerDiffusionConfig(
             raise Problem(
                 f"The setting student_steps must be at most half of num_timesteps, not {self.student_steps}."
             )
-        if self.noise_factor is not None:
-            require_positive(self, "noise_factor")
 
     def build_schedule(self, *, positions: int) -> AlphaBarSchedule:
         """The noise schedule of generation; if it is refitted, each of this many positions has its own."""

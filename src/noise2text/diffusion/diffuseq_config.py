@@ -6,9 +6,8 @@ Difformer's is in `difformer_config.py`. Those of the other encoder-decoders are
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
-from noise2text.core.config import option, require_choice
+from noise2text.core.config import option
 from noise2text.core.errors import Problem
 from noise2text.diffusion.config_groups import (
     DifformerPartsConfig,
@@ -49,39 +48,42 @@ class DiffuSeqDiffusionConfig(SourceDropoutConfig, TimeSamplerConfig, JointDiffu
     schedule: str = option(
         "sqrt",
         f"{', '.join(SCHEDULES)}, or position-sigmoid (the last token is noised first; always aligned)",
+        choices=(*SCHEDULES, _POSITION_SIGMOID),
     )
-    schedule_choices: ClassVar[tuple[str, ...]] = (*SCHEDULES, _POSITION_SIGMOID)
     time_sampler: str = "loss-aware"
     loss_positions: str = option(
         "equation-2",
         "positions that the losses count: equation-2 (error on the target, rounding everywhere), algorithm-6 "
         "(error everywhere, rounding on the target), released (everything everywhere) or target",
+        choices=LOSS_TERMS,
     )
     align_targets: bool = option(
         False, "start all targets at the same position, after the longest source; false as in the paper"
     )
     parameterization: str = option(
-        "z0", f"what the network predicts: {', '.join(PARAMETERIZATIONS)} (Demirag, 2023, 2.1.4)"
+        "z0",
+        f"what the network predicts: {', '.join(PARAMETERIZATIONS)} (Demirag, 2023, 2.1.4)",
+        choices=PARAMETERIZATIONS,
     )
     loss_weighting: str = option(
-        "output", "whose squared error the loss is: the output's, the noise's (noise) or the estimate's (z0)"
+        "output",
+        "whose squared error the loss is: the output's, the noise's (noise) or the estimate's (z0)",
+        choices=LOSS_WEIGHTINGS,
     )
     min_alpha_bar: float | None = option(
-        None, "smallest ᾱ of the schedule; none is 0, or 0.01 for epsilon and score, which divide by its root"
+        None,
+        "smallest ᾱ of the schedule; none is 0, or 0.01 for epsilon and score, which divide by its root",
+        minimum=0,
+        below=1,
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_choice(self, "loss_positions", LOSS_TERMS)
-        require_choice(self, "parameterization", PARAMETERIZATIONS)
-        require_choice(self, "loss_weighting", LOSS_WEIGHTINGS)
         if self.noise_factor_every and (self.parameterization, self.schedule) not in _SEARCHABLE:
             raise Problem(
                 "The noise factor is searched again for networks that predict z0 and schedules that are the "
                 "same at all positions: set noise_factor_every to 0, or parameterization and schedule."
             )
-        if not 0 <= self.signal_floor < 1:
-            raise Problem(f"The setting min_alpha_bar must be from 0 to below 1, not {self.min_alpha_bar}.")
 
     @property
     def signal_floor(self) -> float:

@@ -14,7 +14,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from noise2text.core.config import option, require_at_least, require_choice, require_fraction
+from noise2text.core.config import option
 from noise2text.core.errors import Problem
 from noise2text.core.random import make_key
 from noise2text.diffusion.boundary_conditional import BoundarySampler
@@ -124,32 +124,29 @@ class LengthPredictingGenerationConfig(LengthConfig, DiffusionGenerationConfig):
     steps: int = 20
     stop_early: int = 5
     noise_beam: int = option(2, "noise samples per length")
-    length_beam: int = option(5, "lengths tried per sentence")
-    lengths: str = option("top", "which lengths: top (the likeliest) or around (next to the likeliest)")
+    length_beam: int = option(5, "lengths tried per sentence", minimum=1)
+    lengths: str = option(
+        "top",
+        "which lengths: top (the likeliest) or around (next to the likeliest)",
+        choices=LENGTH_PROPOSALS,
+    )
     sampling_boundary_confidence: float = option(
         0.0,
         "r of the deterministic sampler along boundaries, which ignores eta and solver; 0 does not use it",
+        minimum=0,
+        maximum=1,
     )
     select: str = option(
         "mbr",
         "how to select: mbr, mbr-by-length (within each length, then among the winners), weighted-mbr "
         "(weights candidates by the model's likelihood), or score (mean log-probability of the tokens, and "
         "of the length)",
+        choices=("mbr", "mbr-by-length", "weighted-mbr", "score"),
     )
 
     @property
     def num_lengths(self) -> int:
         return self.length_beam if self.length is None else 1
-
-    @property
-    def select_choices(self) -> tuple[str, ...]:
-        return ("mbr", "mbr-by-length", "weighted-mbr", "score")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_at_least(self, 1, "length_beam")
-        require_choice(self, "lengths", LENGTH_PROPOSALS)
-        require_fraction(self, "sampling_boundary_confidence")
 
     def with_candidates(self, texts: int, *, per_text: int) -> Self:
         """The config with a length for each text, up to five, and then with more noises per length.
@@ -171,23 +168,21 @@ class LengthPredictingGenerationConfig(LengthConfig, DiffusionGenerationConfig):
 class WordByWordGenerationConfig(DiffusionGenerationConfig):
     """Diffusion for models that were trained to predict the next word."""
 
-    strategy: str = option("word-by-word", "word-by-word, the only one: diffuse one word after the other")
-
-    @property
-    def strategy_choices(self) -> tuple[str, ...]:
-        return ("word-by-word",)
+    strategy: str = option(
+        "word-by-word",
+        "word-by-word, the only one: diffuse one word after the other",
+        choices=("word-by-word",),
+    )
 
 
 @dataclass(frozen=True)
 class PriorSamplingGenerationConfig(DiffusionGenerationConfig):
     """Diffusion that samples some steps from the prior z_s ~ q(z_s | ẑ₀) (SeqDiffuSeq, appendix E)."""
 
-    prior_rate: float = option(0.0, "p₁, probability that a step samples from the prior; 0 is never")
-    prior_share: float = option(0.5, "p₂, share of the first steps that may do so")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_fraction(self, "prior_rate", "prior_share")
+    prior_rate: float = option(
+        0.0, "p₁, probability that a step samples from the prior; 0 is never", minimum=0, maximum=1
+    )
+    prior_share: float = option(0.5, "p₂, share of the first steps that may do so", minimum=0, maximum=1)
 
     def build_solver(self, seed: int) -> Solver:
         usual = super().build_solver(seed)
@@ -211,29 +206,26 @@ class AutoregressiveGenerationConfig(LengthConfig, PrefixConfig, SelectionConfig
     'score'
     """
 
-    beam: int = option(5, "hypotheses of the beam search; 1 is greedy")
+    beam: int = option(5, "hypotheses of the beam search; 1 is greedy", minimum=1)
     length_penalty: float = option(1.0, "power of the length by which a score's log-probability is divided")
-    diverse_groups: int = option(1, "groups of diverse beam search; they share the beam")
-    diversity: float = option(0.5, "penalty of a token for each earlier group that has just chosen it")
-    samples: int = option(0, "texts sampled per sentence; 0 uses beam search")
-    temperature: float = option(1.0, "of sampling: below 1 sharper, above 1 flatter")
-    top_k: int = option(0, "of sampling: from the k likeliest tokens; 0 is from all")
-    top_p: float = option(1.0, "of sampling: from the fewest tokens that reach this probability")
+    diverse_groups: int = option(1, "groups of diverse beam search; they share the beam", minimum=1)
+    diversity: float = option(
+        0.5, "penalty of a token for each earlier group that has just chosen it", minimum=0
+    )
+    samples: int = option(0, "texts sampled per sentence; 0 uses beam search", minimum=0)
+    temperature: float = option(1.0, "of sampling: below 1 sharper, above 1 flatter", above=0)
+    top_k: int = option(0, "of sampling: from the k likeliest tokens; 0 is from all", minimum=0)
+    top_p: float = option(
+        1.0, "of sampling: from the fewest tokens that reach this probability", above=0, maximum=1
+    )
     select: str = option("score", "how to select: score (see length_penalty) or mbr")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_at_least(self, 1, "beam", "diverse_groups")
-        require_at_least(self, 0, "samples", "top_k", "diversity")
         if self.beam % self.diverse_groups:
             raise Problem(
                 f"The setting beam must be a multiple of diverse_groups, not {self.beam} of "
                 f"{self.diverse_groups}."
-            )
-        if not self.temperature > 0 or not 0 < self.top_p <= 1:
-            raise Problem(
-                f"The temperature must be above 0 and top_p above 0 and at most 1, not {self.temperature} "
-                f"and {self.top_p}."
             )
         if not self.samples and (self.temperature, self.top_k, self.top_p) != (1, 0, 1):
             raise Problem("The settings temperature, top_k and top_p are for sampling: set samples, too.")

@@ -6,7 +6,8 @@ A family of models inherits the groups that it understands and adds its own sett
     class MyGenerationConfig(SelectionConfig, PrefixConfig):
         beam: int = option(5, "hypotheses of the beam search")
 
-A group validates its settings in `__post_init__`, and then calls that of the next group.
+An `option` says which values it takes. Where settings must fit together, a group refuses others in
+`__post_init__`, and then calls that of the next group.
 """
 
 from __future__ import annotations
@@ -18,10 +19,6 @@ from typing import Any
 from noise2text.core.config import (
     Config,
     option,
-    require_at_least,
-    require_choice,
-    require_fraction,
-    require_positive,
 )
 from noise2text.core.errors import Problem
 from noise2text.data.layouts.template import Template
@@ -43,36 +40,36 @@ __all__ = [
 class SamplingConfig(Config):
     """How a diffusion model goes from noise to text."""
 
-    steps: int = option(2000, "evenly spaced times from noise to text")
+    steps: int = option(2000, "evenly spaced times from noise to text", minimum=1)
     stop_early: int = option(0, "steps skipped at the end of sampling; 0 if steps is set alone")
     stop_when_sure: float = option(
         1.0,
         "stop when all tokens stay the same and have at least this probability; 1 is never",
+        minimum=0,
+        maximum=1,
     )
-    noise_beam: int = option(1, "noise samples per sentence, or per length")
-    eta: float = option(1.0, "DDIM's η: 0 is deterministic, 1 is ancestral sampling (DDPM)")
-    solver: str = option("ddim", "ddim (first order, uses eta) or multistep (second order, no new noise)")
-    sampling_noise_factor: float = option(1.0, "factor of the noise while sampling (Difformer, C.7)")
+    noise_beam: int = option(1, "noise samples per sentence, or per length", minimum=1)
+    eta: float = option(
+        1.0, "DDIM's η: 0 is deterministic, 1 is ancestral sampling (DDPM)", minimum=0, maximum=1
+    )
+    solver: str = option(
+        "ddim",
+        "ddim (first order, uses eta) or multistep (second order, no new noise)",
+        choices=("ddim", "multistep"),
+    )
+    sampling_noise_factor: float = option(1.0, "factor of the noise while sampling (Difformer, C.7)", above=0)
     clamp: bool = option(False, "move every estimate to the nearest embedding")
-    strategy: str = option("parallel", "parallel (all tokens at once) or token-by-token")
+    strategy: str = option(
+        "parallel", "parallel (all tokens at once) or token-by-token", choices=("parallel", "token-by-token")
+    )
 
     def __post_init__(self) -> None:
-        require_at_least(self, 1, "steps", "noise_beam")
         if not 0 <= self.stop_early < self.steps:
             raise Problem(
                 f"The setting stop_early must be at least 0 and below steps, not {self.stop_early} of "
                 f"{self.steps}: change one of them."
             )
-        require_fraction(self, "eta", "stop_when_sure")
-        require_positive(self, "sampling_noise_factor")
-        require_choice(self, "solver", ("ddim", "multistep"))
-        require_choice(self, "strategy", self.strategy_choices)
         super().__post_init__()
-
-    @property
-    def strategy_choices(self) -> tuple[str, ...]:
-        """The strategies that this family of models knows."""
-        return ("parallel", "token-by-token")
 
     def implied_changes(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """N steps run all N, unless the change also says how many are left out."""
@@ -87,23 +84,14 @@ class SamplingConfig(Config):
 class SelectionConfig(Config):
     """Which of a sentence's candidates is its text."""
 
-    select: str = option("mbr", "how to select: mbr, or score (mean log-probability of the tokens)")
-    utility: str = option("bleu", f"what MBR compares by: {', '.join(UTILITIES)}")
+    select: str = option(
+        "mbr", "how to select: mbr, or score (mean log-probability of the tokens)", choices=("mbr", "score")
+    )
+    utility: str = option("bleu", f"what MBR compares by: {', '.join(UTILITIES)}", choices=UTILITIES)
     candidate_is: str = option(
-        "hypothesis", "role of the candidate in each comparison: hypothesis or reference"
+        "hypothesis", "role of the candidate in each comparison: hypothesis or reference", choices=DIRECTIONS
     )
     self_pair: bool = option(True, "also compare each candidate with itself")
-
-    def __post_init__(self) -> None:
-        require_choice(self, "select", self.select_choices)
-        require_choice(self, "utility", UTILITIES)
-        require_choice(self, "candidate_is", DIRECTIONS)
-        super().__post_init__()
-
-    @property
-    def select_choices(self) -> tuple[str, ...]:
-        """The selections that this family of models knows."""
-        return ("mbr", "score")
 
 
 @dataclass(frozen=True)
@@ -136,12 +124,9 @@ class TemplateConfig(PrefixSuffixConfig):
 class LengthConfig(Config):
     """How long every output is."""
 
-    length: int | None = option(None, "exact number of tokens of every output; none lets the model decide")
-
-    def __post_init__(self) -> None:
-        if self.length is not None:
-            require_at_least(self, 1, "length")
-        super().__post_init__()
+    length: int | None = option(
+        None, "exact number of tokens of every output; none lets the model decide", minimum=1
+    )
 
     def find_length(self, template: Template | None = None, *, max_length: int) -> int | None:
         """The length that is set, or the only one that the template has; None if the model decides."""
@@ -159,16 +144,16 @@ class GuidanceConfig(Config):
 
     guide: str = option("", "folder of the classifier for classifier guidance; empty for none")
     guide_class: str = option("", "class that the classifier guides to")
-    guide_steps: int = option(3, "Adagrad steps on the classifier's gradient after each sampling step")
-    guide_rate: float = option(0.1, "learning rate of these steps")
-    fluency: float = option(0.01, "λ, weight of staying close to the unguided sample")
+    guide_steps: int = option(
+        3, "Adagrad steps on the classifier's gradient after each sampling step", minimum=0
+    )
+    guide_rate: float = option(0.1, "learning rate of these steps", minimum=0)
+    fluency: float = option(0.01, "λ, weight of staying close to the unguided sample", minimum=0)
     guidance_weight: float = option(
-        0.0, "w of classifier-free guidance, (1 + w)·with the source − w·without it; 0 is none"
+        0.0, "w of classifier-free guidance, (1 + w)·with the source − w·without it; 0 is none", minimum=-1
     )
 
     def __post_init__(self) -> None:
-        require_at_least(self, 0, "guide_steps", "guide_rate", "fluency")
-        require_at_least(self, -1, "guidance_weight")
         if bool(self.guide) != bool(self.guide_class):
             raise Problem(
                 "The settings guide and guide_class (--guide and --class) need each other: set both or none."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from noise2text.core.config import Config, option, require_at_least, require_fraction, section
+from noise2text.core.config import Config, option, section
 from noise2text.core.errors import Problem
 from noise2text.data.config import FolderTokenizerDataConfig
 from noise2text.generation.config import AutoregressiveGenerationConfig
@@ -29,15 +29,13 @@ class PretrainedModelConfig(Config):
     from_folder: str = option("", "folder of the pre-trained model: config.json, tokenizer.json, safetensors")
     from_scratch: bool = option(False, "start from random weights in the shape below, without a folder")
     architecture: str = option("", "the library's configuration as JSON; training fills it in")
-    model_dim: int = option(768, "d_model, from scratch")
-    ffn_dim: int = option(3072, "d_ffn, from scratch")
-    heads: int = option(12, "attention heads, from scratch")
-    dropout: float = option(0.1, "dropout, from scratch")
+    model_dim: int = option(768, "d_model, from scratch", minimum=1)
+    ffn_dim: int = option(3072, "d_ffn, from scratch", minimum=1)
+    heads: int = option(12, "attention heads, from scratch", minimum=1)
+    dropout: float = option(0.1, "dropout, from scratch", minimum=0, maximum=1)
 
     def __post_init__(self) -> None:
         require_divisible_heads(self)
-        require_at_least(self, 1, "ffn_dim")
-        require_fraction(self, "dropout")
         if self.from_scratch and self.from_folder:
             raise Problem(
                 "A model starts from a folder or from scratch: set from_folder or from_scratch, not both."

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from noise2text.core.config import Config, option, require_at_least, require_fraction
+from noise2text.core.config import Config, option
 from noise2text.core.errors import Problem
 from noise2text.nn.denoiser import Denoiser
 from noise2text.nn.embeddings import TokenEmbedding
@@ -24,7 +24,6 @@ __all__ = [
 
 def require_divisible_heads(config: Any) -> None:
     """Refuse a model dimension that is odd or not a multiple of the number of heads."""
-    require_at_least(config, 1, "model_dim", "heads")
     if config.model_dim % config.heads or config.model_dim % 2:
         wrong = f"{config.model_dim} of {config.heads}"
         raise Problem(f"The setting model_dim must be even and a multiple of heads, not {wrong}.")
@@ -41,18 +40,16 @@ class EncoderDecoderConfig(Config):
     1024
     """
 
-    model_dim: int = option(512, "d_model, dimension of the transformer's states")
-    embedding_dim: int = option(128, "d_emb, dimension of the diffusion")
-    ffn_dim: int = option(1024, "d_ffn, inner dimension of the feed-forward networks")
-    heads: int = option(4, "attention heads")
-    encoder_layers: int = option(6, "layers of the encoder")
-    decoder_layers: int = option(6, "layers of the decoder")
-    dropout: float = option(0.2, "dropout")
+    model_dim: int = option(512, "d_model, dimension of the transformer's states", minimum=1)
+    embedding_dim: int = option(128, "d_emb, dimension of the diffusion", minimum=1)
+    ffn_dim: int = option(1024, "d_ffn, inner dimension of the feed-forward networks", minimum=1)
+    heads: int = option(4, "attention heads", minimum=1)
+    encoder_layers: int = option(6, "layers of the encoder", minimum=1)
+    decoder_layers: int = option(6, "layers of the decoder", minimum=1)
+    dropout: float = option(0.2, "dropout", minimum=0, maximum=1)
 
     def __post_init__(self) -> None:
         require_divisible_heads(self)
-        require_fraction(self, "dropout")
-        require_at_least(self, 1, "embedding_dim", "ffn_dim", "encoder_layers", "decoder_layers")
 
 
 @dataclass(frozen=True)
@@ -74,17 +71,15 @@ class JointTransformerConfig(Config):
     768
     """
 
-    model_dim: int = option(768, "dimension of the transformer's states")
-    embedding_dim: int = option(128, "d, dimension of the diffusion")
-    ffn_dim: int = option(3072, "inner dimension of the feed-forward networks")
-    heads: int = option(12, "attention heads")
-    layers: int = option(12, "transformer layers")
-    dropout: float = option(0.1, "dropout")
+    model_dim: int = option(768, "dimension of the transformer's states", minimum=1)
+    embedding_dim: int = option(128, "d, dimension of the diffusion", minimum=1)
+    ffn_dim: int = option(3072, "inner dimension of the feed-forward networks", minimum=1)
+    heads: int = option(12, "attention heads", minimum=1)
+    layers: int = option(12, "transformer layers", minimum=1)
+    dropout: float = option(0.1, "dropout", minimum=0, maximum=1)
 
     def __post_init__(self) -> None:
         require_divisible_heads(self)
-        require_fraction(self, "dropout")
-        require_at_least(self, 1, "layers", "embedding_dim", "ffn_dim")
 
 
 def build_encoder_decoder(

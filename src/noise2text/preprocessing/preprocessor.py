@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from noise2text.core.config import Config, option, require_at_least
+from noise2text.core.config import Config, option
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.preprocessing.language_check import LANGUAGE_NAMES, find_other_language
@@ -62,7 +62,7 @@ class PreprocessingConfig(Config):
     )
     text_rules: str = option("", "languages whose rules preprocess follows, such as de-en")
     clause_words: int = option(
-        0, "words above which preprocess=clauses splits a sentence; 0 if it is too long"
+        0, "words above which preprocess=clauses splits a sentence; 0 if it is too long", minimum=0
     )
 
     @property
@@ -77,7 +77,6 @@ class PreprocessingConfig(Config):
                 f"The setting preprocess has no {unknown[0]!r}: choose from "
                 f"{', '.join(PREPROCESSING_STEPS)}, with commas between them."
             )
-        require_at_least(self, 0, "clause_words")
         if self.preprocessing_steps:
             if not self.text_rules:
                 raise Problem("The setting preprocess needs text_rules: set it, too, e.g. text_rules=de-en.")

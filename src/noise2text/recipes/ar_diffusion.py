@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from noise2text.core.config import Config, option, require_at_least, section
+from noise2text.core.config import Config, option, section
 from noise2text.data.config import DataConfig
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.diffusion.config_groups import SelfConditioningConfig, TimeSamplerConfig
@@ -38,12 +38,10 @@ class ARDiffusionDiffusionConfig(SelfConditioningConfig, TimeSamplerConfig):
 
     self_conditioning: float = 0.0
     anchor_distance: float = option(
-        2.0, "position of the anchor point, in lengths of the canvas; larger makes the speeds more equal"
+        2.0,
+        "position of the anchor point, in lengths of the canvas; larger makes the speeds more equal",
+        minimum=1,
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_at_least(self, 1.0, "anchor_distance")
 
 
 @dataclass(frozen=True)

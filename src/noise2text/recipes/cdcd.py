@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from noise2text.core.config import Config, option, require_at_least, section
+from noise2text.core.config import Config, option, section
 from noise2text.core.errors import Problem
 from noise2text.data.config import DataConfig
 from noise2text.data.layouts.padded_target import PaddedTargetLayout
@@ -40,14 +40,14 @@ class CDCDDiffusionConfig(SelfConditioningConfig, TimestepsConfig):
 
     sigma_min: float = option(1.0, "t_min, smallest ratio of noise to signal")
     sigma_max: float = option(300.0, "t_max, largest ratio of noise to signal")
-    warp_every: int = option(1_000, "updates between two fits of the time warp; 0 keeps log σ linear in time")
-    warp_bin_size: int = option(20, "diffusion steps that share a bin of losses")
-    warp_min_count: int = option(50, "losses that each bin needs before a fit")
+    warp_every: int = option(
+        1_000, "updates between two fits of the time warp; 0 keeps log σ linear in time", minimum=0
+    )
+    warp_bin_size: int = option(20, "diffusion steps that share a bin of losses", minimum=1)
+    warp_min_count: int = option(50, "losses that each bin needs before a fit", minimum=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_at_least(self, 0, "warp_every")
-        require_at_least(self, 1, "warp_bin_size", "warp_min_count")
         require_whole_bins(self, "warp_bin_size")
         if not 0 < self.sigma_min < self.sigma_max:
             raise Problem(

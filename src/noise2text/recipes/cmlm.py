@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from noise2text.core.config import Config, option, require_at_least, section
+from noise2text.core.config import Config, option, section
 from noise2text.data.config import DataConfig
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.models.baseline_config import (
@@ -37,11 +37,7 @@ __all__ = [
 class CMLMOptimConfig(LabelSmoothingOptimConfig):
     """The optimizer, and the losses of masked tokens and of the length."""
 
-    length_loss_weight: float = option(0.1, "weight of the length loss")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_at_least(self, 0, "length_loss_weight")
+    length_loss_weight: float = option(0.1, "weight of the length loss", minimum=0)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from noise2text.core.config import Config, option, require_choice, section
+from noise2text.core.config import Config, option, section
 from noise2text.core.errors import Problem
 from noise2text.data.config import DataConfig, FolderTokenizerDataConfig
 from noise2text.data.layouts.released_difformer import ReleasedDifformerLayout
@@ -75,7 +75,9 @@ class DifformerModelConfig(EncoderDecoderFromTeacherConfig):
 
     dropout: float = 0.3
     network: str = option(
-        "difformer", "difformer, or released: the begin, end and length classes of released weights"
+        "difformer",
+        "difformer, or released: the begin, end and length classes of released weights",
+        choices=_NETWORKS,
     )
     embeddings_from: str = option(
         "", "start from these embeddings: a model folder with the same tokens, or a .npy array (V, d)"
@@ -84,7 +86,6 @@ class DifformerModelConfig(EncoderDecoderFromTeacherConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_choice(self, "network", _NETWORKS)
         if self.from_folder and self.embeddings_from:
             raise Problem("Embeddings come from one model: set from_folder or embeddings_from, not both.")
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from noise2text.core.config import Config, option, require_choice, section
+from noise2text.core.config import Config, option, section
 from noise2text.core.errors import Problem
 from noise2text.data.config import DataConfig
 from noise2text.data.layouts.aligned_joint import AlignedJointLayout
@@ -72,12 +72,10 @@ class DiffuSeqModelConfig(JointTransformerConfig):
     """The transformer, and whose details it has."""
 
     network: str = option(
-        "joint", "joint, or released: the time embedding, layer norms and special tokens of released weights"
+        "joint",
+        "joint, or released: the time embedding, layer norms and special tokens of released weights",
+        choices=_NETWORKS,
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_choice(self, "network", _NETWORKS)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from noise2text.core.arguments import parse_whole_number
-from noise2text.core.config import Config, apply_overrides, option, require_fraction, section
+from noise2text.core.config import Config, apply_overrides, option, section
 from noise2text.core.errors import Problem
 from noise2text.data.config import DataConfig
 from noise2text.data.layouts.joint import InfillingLayout, JointLayout, PairGenerationLayout
@@ -45,12 +45,11 @@ class DiffusionLMDiffusionConfig(TimeSamplerConfig, JointDiffusionConfig):
     """Noise and loss of a model of pairs."""
 
     given_source: float = option(
-        0.0, "share of the training pairs whose source is given, as in generation; 0 as in the paper"
+        0.0,
+        "share of the training pairs whose source is given, as in generation; 0 as in the paper",
+        minimum=0,
+        maximum=1,
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_fraction(self, "given_source")
 
 
 @dataclass(frozen=True)

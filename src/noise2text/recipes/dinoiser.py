@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from noise2text.core.config import Config, option, require_at_least, require_choice, require_fraction, section
+from noise2text.core.config import Config, option, section
 from noise2text.data.config import DataConfig
 from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.tokenizer import Tokenizer
@@ -53,39 +53,35 @@ class DiNoiSerGenerationConfig(LengthPredictingGenerationConfig):
         "mbr-by-length",
         "how to select: mbr-by-length (within each length, then among the winners), mbr, or score (mean "
         "log-probability of the tokens, and of the length)",
+        # No weighted-mbr: the time of the denoising likelihood may be clipped in training.
+        choices=("mbr", "mbr-by-length", "score"),
     )
     utility: str = "bleu-corpus"
     self_pair: bool = False
     min_timestep: float = option(
-        0.99, "smallest timestep that the network is given, whatever the noise; 0 is the true one"
+        0.99,
+        "smallest timestep that the network is given, whatever the noise; 0 is the true one",
+        minimum=0,
+        maximum=1,
     )
-
-    @property
-    def select_choices(self) -> tuple[str, ...]:
-        # No weighted-mbr: the time of the denoising likelihood may be clipped in training.
-        return ("mbr", "mbr-by-length", "score")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_fraction(self, "min_timestep")
 
 
 @dataclass(frozen=True)
 class DiNoiSerDiffusionConfig(SelfConditioningConfig, TimestepsConfig):
     """Noise that is clipped from below."""
 
-    noise_clip_margin: float = option(0.0, "added to the smallest noise-to-signal ratio of training")
-    noise_clip_every: int = option(100, "updates between two measurements of the embeddings' distances")
-    length_loss_weight: float = option(0.1, "weight of the length loss")
-    loss_average: str = option(
-        "sentences", "what the losses are means of: sentences, each of which weighs the same, or tokens"
+    noise_clip_margin: float = option(
+        0.0, "added to the smallest noise-to-signal ratio of training", minimum=0
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_choice(self, "loss_average", tuple(LOSS_AVERAGES))
-        require_at_least(self, 0, "noise_clip_margin", "length_loss_weight")
-        require_at_least(self, 1, "noise_clip_every")
+    noise_clip_every: int = option(
+        100, "updates between two measurements of the embeddings' distances", minimum=1
+    )
+    length_loss_weight: float = option(0.1, "weight of the length loss", minimum=0)
+    loss_average: str = option(
+        "sentences",
+        "what the losses are means of: sentences, each of which weighs the same, or tokens",
+        choices=tuple(LOSS_AVERAGES),
+    )
 
 
 @dataclass(frozen=True)

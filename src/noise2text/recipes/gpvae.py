@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from noise2text.core.config import option, require_at_least, require_positive, section
+from noise2text.core.config import option, section
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.models.baseline_config import GpvaeGenerationConfig, LabelSmoothingOptimConfig
 from noise2text.models.gpvae import GpvaeEncoderDecoder, GPVAEModel, GpvaeObjective
@@ -40,27 +40,20 @@ __all__ = [
 class GPVAEModelConfig(Seq2SeqModelConfig):
     """T5's base shape, and the kernel of the released script, where v is the variance per dimension of z."""
 
-    kernel_variance: float = option(1.0, "v, the prior's variance of each dimension of z")
+    kernel_variance: float = option(1.0, "v, the prior's variance of each dimension of z", above=0)
     kernel_length_scale: float = option(
-        1e-3, "r, distance over which states are correlated; at 0.001 different states are independent"
+        1e-3,
+        "r, distance over which states are correlated; at 0.001 different states are independent",
+        above=0,
     )
-    init_std: float = option(1e-4, "standard deviation of the new layers' initial weights")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_at_least(self, 0, "init_std")
-        require_positive(self, "kernel_variance", "kernel_length_scale")
+    init_std: float = option(1e-4, "standard deviation of the new layers' initial weights", minimum=0)
 
 
 @dataclass(frozen=True)
 class GPVAEOptimConfig(LabelSmoothingOptimConfig):
     """The optimizer, and the losses of the tokens and of the posterior."""
 
-    kl_weight: float = option(1.0, "weight of the KL divergence, which counts once per sentence")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_at_least(self, 0, "kl_weight")
+    kl_weight: float = option(1.0, "weight of the KL divergence, which counts once per sentence", minimum=0)
 
 
 @dataclass(frozen=True)

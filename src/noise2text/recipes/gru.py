@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from noise2text.core.config import Config, option, require_at_least, require_fraction, section
+from noise2text.core.config import Config, option, section
 from noise2text.core.errors import Problem
 from noise2text.data.config import DataConfig
 from noise2text.data.tokenizer import Tokenizer
@@ -33,13 +33,11 @@ class GRUModelConfig(Config):
     """The defaults have the size of DiffuSeq's table 4."""
 
     model_dim: int = option(1536, "dimension of the states; each direction of the encoder has half of it")
-    embedding_dim: int = option(512, "dimension of the embeddings")
-    layers: int = option(2, "layers of the encoder, and of the decoder")
-    dropout: float = option(0.2, "dropout")
+    embedding_dim: int = option(512, "dimension of the embeddings", minimum=1)
+    layers: int = option(2, "layers of the encoder, and of the decoder", minimum=1)
+    dropout: float = option(0.2, "dropout", minimum=0, maximum=1)
 
     def __post_init__(self) -> None:
-        require_at_least(self, 1, "embedding_dim", "layers")
-        require_fraction(self, "dropout")
         if self.model_dim < 2 or self.model_dim % 2:
             raise Problem(
                 f"The setting model_dim must be even, half for each direction, not {self.model_dim}."

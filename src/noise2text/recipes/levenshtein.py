@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from noise2text.core.config import Config, option, require_at_least, require_fraction, section
+from noise2text.core.config import Config, option, section
 from noise2text.data.config import DataConfig
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.models.baseline_config import (
@@ -40,22 +40,18 @@ __all__ = [
 class LevenshteinModelConfig(TransformerModelConfig):
     """A transformer of the base shape with heads for the edits."""
 
-    max_placeholders: int = option(255, "largest number of placeholders that a gap gets in an iteration")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_at_least(self, 1, "max_placeholders")
+    max_placeholders: int = option(
+        255, "largest number of placeholders that a gap gets in an iteration", minimum=1
+    )
 
 
 @dataclass(frozen=True)
 class LevenshteinOptimConfig(LabelSmoothingOptimConfig):
     """The optimizer, and the losses of the edits."""
 
-    empty_draft_rate: float = option(0.0, "β, share of the pairs whose insertion starts from an empty draft")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_fraction(self, "empty_draft_rate")
+    empty_draft_rate: float = option(
+        0.0, "β, share of the pairs whose insertion starts from an empty draft", minimum=0, maximum=1
+    )
 
 
 @dataclass(frozen=True)

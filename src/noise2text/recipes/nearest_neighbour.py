@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from noise2text.core.config import Config, option, require_at_least, section
+from noise2text.core.config import Config, option, section
 from noise2text.data.config import DataConfig
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.token_store import TokenStore
@@ -37,12 +37,9 @@ __all__ = ["PRESETS", "RECIPE", "NearestConfig", "NearestModel", "NearestModelCo
 class NearestModelConfig(Config):
     """The size of the stored corpus."""
 
-    pairs: int = option(0, "stored pairs; training counts them")
-    source_tokens: int = option(0, "tokens of their sources; training counts them")
-    target_tokens: int = option(0, "tokens of their targets; training counts them")
-
-    def __post_init__(self) -> None:
-        require_at_least(self, 0, "pairs", "source_tokens", "target_tokens")
+    pairs: int = option(0, "stored pairs; training counts them", minimum=0)
+    source_tokens: int = option(0, "tokens of their sources; training counts them", minimum=0)
+    target_tokens: int = option(0, "tokens of their targets; training counts them", minimum=0)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from noise2text.core.config import Config, option, require_choice, section
+from noise2text.core.config import Config, option, section
 from noise2text.core.errors import Problem
 from noise2text.data.config import DataConfig, FolderTokenizerDataConfig
 from noise2text.data.layouts.padded_target import PaddedTargetLayout
@@ -52,14 +52,17 @@ __all__ = ["PRESETS", "RECIPE", "SeqDiffuSeqConfig", "build", "build_model", "ob
 class SeqDiffuSeqModelConfig(EncoderDecoderFromTeacherConfig):
     """The transformer of table 6."""
 
-    network: str = option("seqdiffuseq", "whose encoder-decoder it is: seqdiffuseq or difformer")
+    network: str = option(
+        "seqdiffuseq",
+        "whose encoder-decoder it is: seqdiffuseq or difformer",
+        choices=tuple(ENCODER_DECODERS),
+    )
     ffn_dim: int = 2048
     heads: int = 8
     dropout: float = 0.3
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_choice(self, "network", tuple(ENCODER_DECODERS))
         if self.from_folder and self.network != "difformer":
             raise Problem(
                 "The setting from_folder takes a Transformer's layers, which SeqDiffuSeq's own network does "

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from functools import partial
 
-from noise2text.core.config import option, require_at_least, require_choice, section
+from noise2text.core.config import option, section
 from noise2text.core.errors import Problem
 from noise2text.data.layouts.next_word import WORD_START_RULES, NextWordLayout
 from noise2text.data.tokenizer import Tokenizer
@@ -31,19 +31,20 @@ class WordByWordDiffusionConfig(DiffuSeqDiffusionConfig):
     """DiffuSeq's settings, and what a word is."""
 
     word_boundary: str = option(
-        "spaces", "where a word begins: at white space (spaces), or at any character but letters (signs)"
+        "spaces",
+        "where a word begins: at white space (spaces), or at any character but letters (signs)",
+        choices=WORD_START_RULES,
     )
-    max_word_tokens: int | None = option(None, "positions for the next word; none is the rest of the canvas")
+    max_word_tokens: int | None = option(
+        None, "positions for the next word; none is the rest of the canvas", minimum=1
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_choice(self, "word_boundary", WORD_START_RULES)
         if self.align_targets:
             raise Problem(
                 "The setting align_targets is not for word-by-word: its canvas ends with the next word."
             )
-        if self.max_word_tokens is not None:
-            require_at_least(self, 1, "max_word_tokens")
 
 
 @dataclass(frozen=True)

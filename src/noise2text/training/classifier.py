@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from noise2text.core.allocation_limit import AllocationLimit
-from noise2text.core.config import Config, apply_overrides, option, require_at_least, require_fraction
+from noise2text.core.config import Config, apply_overrides, option
 from noise2text.core.errors import Problem
 from noise2text.core.files import write_files_together
 from noise2text.core.json_files import read_json_object
@@ -59,22 +59,19 @@ class _RowKeyPurpose(IntEnum):
 class ClassifierConfig(Config):
     """A small Transformer and its training of a few minutes."""
 
-    model_dim: int = option(128, "dimension of the hidden states")
-    ffn_dim: int = option(256, "width of the feed-forward networks")
-    heads: int = option(4, "attention heads")
-    layers: int = option(2, "transformer layers")
-    dropout: float = option(0.1, "dropout")
-    steps: int = option(1_000, "how many updates to train")
-    batch_size: int = option(64, "texts per update")
-    lr: float = option(1e-3, "the peak of the learning rate")
-    warmup: int = option(100, "steps over which the learning rate rises")
-    seed: int = option(0, "decides initial weights, data order, noise and dropout")
+    model_dim: int = option(128, "dimension of the hidden states", minimum=1)
+    ffn_dim: int = option(256, "width of the feed-forward networks", minimum=1)
+    heads: int = option(4, "attention heads", minimum=1)
+    layers: int = option(2, "transformer layers", minimum=1)
+    dropout: float = option(0.1, "dropout", minimum=0, maximum=1)
+    steps: int = option(1_000, "how many updates to train", minimum=1)
+    batch_size: int = option(64, "texts per update", minimum=1)
+    lr: float = option(1e-3, "the peak of the learning rate", minimum=0)
+    warmup: int = option(100, "steps over which the learning rate rises", minimum=0)
+    seed: int = option(0, "decides initial weights, data order, noise and dropout", minimum=0)
 
     def __post_init__(self) -> None:
         require_divisible_heads(self)
-        require_at_least(self, 1, "ffn_dim", "layers", "steps", "batch_size")
-        require_at_least(self, 0, "lr", "warmup", "seed")
-        require_fraction(self, "dropout")
 
 
 def build_classifier(
