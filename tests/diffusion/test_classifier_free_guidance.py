@@ -108,7 +108,7 @@ def test_without_guidance_the_second_branch_is_not_computed(tokenizer: Tokenizer
 def test_guidance_is_clamped_after_it_is_combined(tokenizer: Tokenizer) -> None:
     model = model_of("diffuseq-guided", tokenizer)
     config = dataclasses.replace(model.generation_config, guidance_weight=1.0, clamp=True)
-    outer = model.wrap_denoiser(config)
+    outer = model.wrap_denoiser(config, model.schedule)
     assert isinstance(outer, ClampedDenoiser)
     assert isinstance(outer.denoiser, ClassifierFreeDenoiser)
     constraint = outer.constrain(prompt_of(model))  # the clamp passes on the constraint of guidance

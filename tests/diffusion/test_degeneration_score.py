@@ -75,9 +75,6 @@ class Ramp(Schedule):
         sigma = (self.top * t)[:, None, None]
         return NoiseLevel(torch.full_like(sigma, self.alpha), sigma, t[:, None])
 
-    def sigma_at(self, alpha: Tensor) -> Tensor:
-        return torch.full_like(alpha, self.top)  # the signal is the same at all times: the last one
-
 
 def levels(schedule: Schedule, cells: int) -> tuple[np.ndarray, np.ndarray]:
     level = schedule((torch.arange(cells, dtype=torch.float64) + 0.5) / cells, 1)

@@ -25,21 +25,47 @@ from noise2text.diffusion.parameterization import (
 )
 from noise2text.diffusion.position_sigmoid_schedule import PositionSigmoid
 from noise2text.diffusion.sampler import ReverseProcess, SampledStep, sample
-from noise2text.diffusion.schedules import SCHEDULES, Rescaled, SignalFloor, SqrtSchedule
+from noise2text.diffusion.schedules import (
+    SCHEDULES,
+    Rescaled,
+    Schedule,
+    SignalFloor,
+    SqrtSchedule,
+    VariancePreserving,
+)
 from noise2text.diffusion.solvers import strided_times
 from noise2text.diffusion.variational_bound import kl_weight_of_z0
 from noise2text.nn.denoiser import Constraint, Denoiser, EncoderOutput, Estimate, NoiseLevel
 from noise2text.nn.embeddings import TokenEmbedding
+from noise2text.recipes.flow import RectifiedFlow
 
 from .posterior import kl_weight_of_mean, kl_weight_of_noise, posterior
 
 T, LENGTH, DIM = 50, 6, 4
 TIMES = torch.tensor([1 / T, 0.1, 0.5, 0.9], dtype=torch.float64)
-FAMILIES = {name: kind(T) for name, kind in SCHEDULES.items()} | {
-    "staggered": SignalFloor(PositionSigmoid(T, target_start=2, positions=4), 0.01)
-}
 
-STILL = ("mean", "staggered")  # where a position waits for its turn, the next mean is z itself
+
+class Edm(Schedule):
+    """Noise is added and the signal stays (Karras et al., 2022): α = 1, σ = 10·t."""
+
+    def forward(self, t: Tensor, length: int) -> NoiseLevel:
+        sigma = 10 * t.double()[:, None, None]
+        return NoiseLevel(torch.ones_like(sigma), sigma, self.timestep(t[:, None]))
+
+
+VARIANCE_PRESERVING = {name: kind(T) for name, kind in SCHEDULES.items()} | {
+    "position-sigmoid": SignalFloor(PositionSigmoid(T, target_start=2, positions=4), 0.01)
+}
+FAMILIES: dict[str, Schedule] = {
+    **VARIANCE_PRESERVING,
+    "rectified flow": RectifiedFlow(T),
+    "rectified flow, F = 3": RectifiedFlow(T, 3.0),
+    "sqrt, F = 4": Rescaled(SqrtSchedule(T), 4.0),
+    "EDM": Edm(T),
+}
+"""Schedules of all kinds; in the last four α² + σ² is not 1."""
+
+STILL = ("mean", "position-sigmoid")  # where a position waits for its turn, the next mean is z itself
 
 
 def output_for(parameterization: Parameterization, z0: Tensor, z: Tensor, level: NoiseLevel) -> Tensor:
@@ -137,45 +163,54 @@ def test_the_weighed_error_is_that_of_the_output(name: str) -> None:
     assert torch.allclose(MseLoss(weighting=parameterization.weight).value(inputs), expected)
 
 
-@pytest.mark.parametrize("kind", [PredictNoise, PredictScore])
-def test_a_head_goes_by_the_noise_of_training_wherever_it_reads(
-    kind: type[PredictNoise | PredictScore],
-) -> None:
-    """ε and the score are those of F times the noise, and generation's level reads them alike."""
-    factor, schedule = 4.0, SqrtSchedule(T)
-    z0, noise, z, level = noised(Rescaled(schedule, factor))
-    parameterization = kind(schedule, noise_factor=factor)
-    expected = noise if kind is PredictNoise else -noise / level.sigma
-    assert torch.allclose(output_for(parameterization, z0, z, level), expected, atol=1e-9)
-    generation: NoiseLevel = schedule(TIMES, LENGTH)
-    assert not torch.allclose(generation.sigma, level.sigma)
-    for seen in (level, generation):
-        assert torch.allclose(parameterization.to_z0(expected, z, seen), z0, atol=1e-9)
-
-
-def test_a_mean_is_read_alike_whatever_the_noise_of_generation() -> None:
-    schedule = SqrtSchedule(T)
-    _, _, z, level = noised(schedule)
-    parameterization, output = PredictMean(schedule), torch.randn_like(z)
-    hotter: NoiseLevel = Rescaled(schedule, 3.0)(TIMES, LENGTH)
-    assert torch.allclose(parameterization.to_z0(output, z, hotter), parameterization.to_z0(output, z, level))
+@pytest.mark.parametrize("name", PARAMETERIZATIONS)
+@pytest.mark.parametrize("sampling", [SqrtSchedule(T), Rescaled(SqrtSchedule(T), 0.5)])
+def test_an_output_means_the_same_whatever_the_noise_of_generation(name: str, sampling: Schedule) -> None:
+    """The network is trained with four times the noise; what it says of z is converted as there."""
+    training = Rescaled(SqrtSchedule(T), 4.0)
+    _, _, z, level = noised(training)
+    parameterization, output = PARAMETERIZATIONS[name](training), torch.randn_like(z)
+    denoiser = parameterization.wrap(Answers(output)).for_sampling(sampling)
+    encoded = denoiser.encode(Source(torch.ones(4, 1), torch.ones(4, 1)))
+    lower: NoiseLevel = sampling(TIMES, LENGTH)
+    assert not torch.allclose(lower.sigma, level.sigma)
+    estimate = denoiser(z, lower, encoded, unconstrained(4), None)
+    assert torch.allclose(estimate.z0, parameterization.to_z0(output, z, level), rtol=1e-9)
 
 
 @pytest.mark.parametrize("kind", [ResidualNoise, ResidualScore])
-@pytest.mark.parametrize("factor", [1.0, 4.0])
-def test_a_residual_is_what_pure_noise_does_not_say(kind: type[ResidualOutput], factor: float) -> None:
-    schedule = SqrtSchedule(T)
-    z0, _, z, level = noised(Rescaled(schedule, factor))
-    residual = kind(schedule, noise_factor=factor)
-    plain = kind.inner_class(schedule, noise_factor=factor)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_residual_is_what_pure_noise_does_not_say(kind: type[ResidualOutput], family: str) -> None:
+    schedule = FAMILIES[family]
+    z0, _, z, level = noised(schedule)
+    residual, plain = kind(schedule), kind.inner_class(schedule)
     assert kind.min_alpha_bar == kind.inner_class.min_alpha_bar > 0
-    rest = output_for(residual, z0, z, level)
-    assert torch.allclose(rest + plain.noise_share * z, output_for(plain, z0, z, level), atol=1e-9)
+    rest, of_noise = output_for(residual, z0, z, level), plain.output_per_noise(schedule.final_sigma)
+    assert torch.allclose(rest + of_noise * z, output_for(plain, z0, z, level), atol=1e-9)
     assert torch.allclose(residual.to_z0(rest, z, level), z0, atol=1e-9)
     assert torch.equal(residual.weight(level), plain.weight(level))
-    end = NoiseLevel(*torch.tensor([[1e-6, factor, 1.0]], dtype=torch.float64).T[:, None, None])
-    noise = factor * torch.randn(1, LENGTH, DIM, dtype=torch.float64)  # all of z: nothing is left to say
-    assert torch.allclose(output_for(residual, torch.zeros_like(noise), noise, end), torch.zeros(()).double())
+    sigma = schedule.final_sigma
+    end = NoiseLevel(*torch.tensor([[1e-6, sigma, 1.0]], dtype=torch.float64).T[:, None, None])
+    noise = sigma * torch.randn(1, LENGTH, DIM, dtype=torch.float64)  # all of z: nothing is left to say
+    nothing = output_for(residual, torch.zeros_like(noise), noise, end)
+    assert torch.allclose(nothing, torch.zeros_like(nothing), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "sigma"),
+    [
+        (SqrtSchedule(T), 1.0),
+        (SignalFloor(SqrtSchedule(T), 0.14), 1.0),  # generation begins with pure noise
+        (Rescaled(SignalFloor(SqrtSchedule(T), 0.14), 4.0), 4.0),
+        (RectifiedFlow(T, 3.0), 3.0),
+        (Edm(T), 10.0),
+        (VariancePreserving(Edm(T)), 10 / 101**0.5),
+    ],
+)
+def test_the_last_sigma_is_that_of_the_noise_which_generation_begins_with(
+    schedule: Schedule, sigma: float
+) -> None:
+    assert schedule.final_sigma == pytest.approx(sigma)
 
 
 def test_the_error_of_epsilon_is_the_snr_times_that_of_z0_by_hand() -> None:

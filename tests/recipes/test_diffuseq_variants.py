@@ -172,9 +172,8 @@ def test_guidance_is_trained_for_and_refused_elsewhere(tokenizer: Tokenizer) -> 
     assert isinstance(trained, SourceDropout)
     assert trained.rate == 0.3
     assert model.generation_config.guidance_weight == 0.5
-    assert isinstance(
-        model.wrap_denoiser(dataclasses.replace(model.generation_config, clamp=False)), ClassifierFreeDenoiser
-    )
+    config = dataclasses.replace(model.generation_config, clamp=False)
+    assert isinstance(model.wrap_denoiser(config, model.schedule), ClassifierFreeDenoiser)
     with pytest.raises(Problem, match="guidance_weight"):
         make(tokenizer)[0].generate(["7 april"], guidance_weight=0.5)
 

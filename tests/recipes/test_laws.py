@@ -87,10 +87,10 @@ def test_in_sampling_what_is_given_is_its_embedding_at_every_step(name: str, tok
     empty = model.layout.make_empty_canvas(source, wished, width=7)
     canvas = model.layout.apply_template(empty, Template(((20, 21), ()), (None,)))
     assert (canvas.given & ~empty.given).sum(1).tolist() == [2] * 6
-    denoiser = model.wrap_denoiser(model.generation_config)
+    schedule = model.build_sampling_schedule(model.generation_config)
+    denoiser = model.wrap_denoiser(model.generation_config, schedule)
     constraint, keys = denoiser.constrain(canvas), make_key(0, torch.arange(6))
     given, steps = embedded(model, canvas)[canvas.given], list[SampledStep]()
-    schedule = model.build_sampling_schedule(model.generation_config)
     with torch.no_grad():
         times = strided_times(5, num_timesteps=model.schedule.num_timesteps)
         sample(

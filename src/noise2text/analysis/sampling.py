@@ -204,8 +204,9 @@ class FixedTimestepDenoiser(DenoiserWrapper):
 @contextmanager
 def assume_timestep(model: DiffusionModel, time: float) -> Iterator[None]:
     """Context manager: the model's network treats every canvas as one at this time, without CUDA graphs."""
-    denoiser, use_cuda_graphs = model.denoiser, model.use_cuda_graphs
-    model.denoiser, model.use_cuda_graphs = FixedTimestepDenoiser(denoiser, model.schedule, time), False
+    denoiser, schedule, use_cuda_graphs = model.denoiser, model.schedule, model.use_cuda_graphs
+    model.denoiser = FixedTimestepDenoiser(denoiser.for_sampling(schedule), schedule, time)
+    model.use_cuda_graphs = False
     try:
         yield
     finally:

@@ -107,5 +107,5 @@ class DiffuSeqDiffusionConfig(SourceDropoutConfig, TimeSamplerConfig, JointDiffu
         return SignalFloor(schedule, self.signal_floor) if self.signal_floor else schedule
 
     def build_parameterization(self, schedule: AlphaBarSchedule) -> Parameterization:
-        """The parameterization of the network's output."""
-        return PARAMETERIZATIONS[self.parameterization](schedule, noise_factor=self.noise_factor)
+        """The parameterization of the network's output, for the noise of training."""
+        return PARAMETERIZATIONS[self.parameterization](self.build_training_schedule(schedule))

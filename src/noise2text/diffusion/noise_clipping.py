@@ -15,7 +15,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from noise2text.diffusion.schedules import AlphaBarSchedule, Schedule, ScheduleWrapper
+from noise2text.diffusion.schedules import Schedule, ScheduleWrapper
 from noise2text.diffusion.time_samplers import TimeSampler
 from noise2text.nn.denoiser import NoiseLevel
 
@@ -29,13 +29,12 @@ class ClippedTimes(TimeSampler):
 
     observes_losses = False
 
-    def __init__(self, schedule: AlphaBarSchedule, *, margin: float = 0.0) -> None:
+    def __init__(self, schedule: Schedule, *, margin: float = 0.0) -> None:
         super().__init__(schedule.num_timesteps)
         self.margin = margin
-        signal = schedule.alpha_bar(
-            torch.arange(1, self.num_timesteps + 1, dtype=torch.float64) / self.num_timesteps
-        )
-        self.register_buffer("ratios", (1 - signal) / signal, persistent=False)  # (T,), rising
+        times = torch.arange(1, self.num_timesteps + 1, dtype=torch.float64) / self.num_timesteps
+        level: NoiseLevel = schedule(times, 1)
+        self.register_buffer("ratios", 1 / level.snr[:, 0, 0], persistent=False)  # (T,), rising
         self.register_buffer("first_time_index", torch.ones((), dtype=torch.long))
 
     ratios: Tensor

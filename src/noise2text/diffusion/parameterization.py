@@ -14,8 +14,8 @@ for the score, b² for μ, (1 + α/σ)² for the velocity.
 there. `min_alpha_bar` is the smallest ᾱ that they can work with; `SignalFloor` keeps a schedule above it. The
 mean needs a signal that falls at every step: where a step changes nothing, b = 0.
 
-If training multiplies the noise by F (Difformer), the network is trained on z = α·z₀ + F·σ·ε. Its output is
-converted with F·σ in generation, too, where the noise may be different.
+α and σ are those of training at the same time. Generation may have another noise, such as Difformer's, which
+multiplies it by F in training only; `for_sampling` gives the denoiser for it.
 
 Near the end ε is almost equal to z, and the network has to predict a small difference. `ResidualOutput` adds
 z to the output, so that the network predicts only this difference.
@@ -24,6 +24,8 @@ z to the output, so that the network predicts only this difference.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -52,15 +54,14 @@ class Parameterization(nn.Module, ABC):
     """How ẑ₀ follows from a network's output: ẑ₀ = p·z + q·output.
 
     Args:
-        schedule: the noise schedule.
-        noise_factor: what training multiplies its noise by.
+        schedule: the noise schedule of training.
 
     >>> import torch
     >>> from noise2text import Parameterization
     >>> from noise2text.diffusion.schedules import CosineSchedule
     >>> class PredictV(Parameterization):  # v = α·ε − σ·z₀ (Salimans and Ho, 2022), where α² + σ² = 1
     ...     def coefficients_at(self, level):
-    ...         return level.alpha, -self.sigma(level)
+    ...         return level.alpha, -level.sigma
     >>> level = CosineSchedule()(torch.tensor([0.5]), length=1)
     >>> z0, noise = torch.tensor([[[0.0, 1.0]]]), torch.tensor([[[1.0, 2.0]]])
     >>> z, v = level.add_noise(z0, noise), (level.alpha * noise - level.sigma * z0).float()
@@ -70,22 +71,17 @@ class Parameterization(nn.Module, ABC):
 
     min_alpha_bar = 0.0  # the smallest ᾱ that it can work with
 
-    def __init__(self, schedule: Schedule, *, noise_factor: float = 1.0) -> None:
+    def __init__(self, schedule: Schedule) -> None:
         super().__init__()
-        self.noise_factor, self.sigma_at = noise_factor, schedule.sigma_at
+        self.schedule = schedule
 
     @abstractmethod
     def coefficients_at(self, level: NoiseLevel) -> tuple[Tensor, Tensor]:
-        """p and q at a noise level, in its precision."""
+        """p and q at a noise level of training, in its precision."""
 
-    @property
-    def noise_share(self) -> float:
-        """The output as a multiple of z where z is pure noise; 0 where it is no multiple of z."""
+    def output_per_noise(self, sigma: float) -> float:
+        """The output for pure noise z = σ·ε as a multiple of z; 0 where it is no multiple of z."""
         return 0.0
-
-    def sigma(self, level: NoiseLevel) -> Tensor:
-        """σ of training at the level's α; the level's own σ may be that of generation."""
-        return self.noise_factor * self.sigma_at(level.alpha)
 
     def to_z0(self, output: Tensor, z: Tensor, level: NoiseLevel) -> Tensor:
         """ẑ₀, given the output and the noisy z."""
@@ -125,12 +121,11 @@ class PredictNoise(Parameterization):
 
     min_alpha_bar = 0.01
 
-    @property
-    def noise_share(self) -> float:
-        return 1 / self.noise_factor
+    def output_per_noise(self, sigma: float) -> float:
+        return 1 / sigma
 
     def coefficients_at(self, level: NoiseLevel) -> tuple[Tensor, Tensor]:
-        return 1 / level.alpha, -self.sigma(level) / level.alpha
+        return 1 / level.alpha, -level.sigma / level.alpha
 
 
 class PredictScore(Parameterization):
@@ -138,27 +133,22 @@ class PredictScore(Parameterization):
 
     min_alpha_bar = 0.01
 
-    @property
-    def noise_share(self) -> float:
-        return -1 / self.noise_factor**2
+    def output_per_noise(self, sigma: float) -> float:
+        return -1 / sigma**2
 
     def coefficients_at(self, level: NoiseLevel) -> tuple[Tensor, Tensor]:
-        return 1 / level.alpha, self.sigma(level).square() / level.alpha
+        return 1 / level.alpha, level.sigma.square() / level.alpha
 
 
 class PredictMean(Parameterization):
     """The output is the mean of DDPM's posterior one step further down, at the network's timestep."""
 
-    def __init__(self, schedule: Schedule, *, noise_factor: float = 1.0) -> None:
-        super().__init__(schedule)
-        self.schedule = schedule
-
     def coefficients_at(self, level: NoiseLevel) -> tuple[Tensor, Tensor]:
         timestep, length = level.timestep[:, 0], level.alpha.shape[1]
-        now, before = (
+        level_t, level_s = (
             self.schedule(t, length) for t in (timestep + 1 / self.schedule.num_timesteps, timestep)
         )
-        z_weight, z0_weight, _ = step_coefficients(now, before)
+        z_weight, z0_weight, _ = step_coefficients(level_t, level_s)
         return -z_weight / z0_weight, 1 / z0_weight
 
     @classmethod
@@ -189,8 +179,7 @@ class PredictVelocity(Parameterization):
     """The output is v = ε − z₀, the velocity from clean to noise on a straight line (rectified flow)."""
 
     def coefficients_at(self, level: NoiseLevel) -> tuple[Tensor, Tensor]:
-        sigma = self.sigma(level)
-        return 1 / (level.alpha + sigma), -sigma / (level.alpha + sigma)
+        return 1 / (level.alpha + level.sigma), -level.sigma / (level.alpha + level.sigma)
 
 
 class ResidualOutput(Parameterization):
@@ -198,13 +187,14 @@ class ResidualOutput(Parameterization):
 
     inner_class: type[Parameterization]
 
-    def __init__(self, schedule: Schedule, *, noise_factor: float = 1.0) -> None:
-        super().__init__(schedule, noise_factor=noise_factor)
-        self.inner = self.inner_class(schedule, noise_factor=noise_factor)
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__(schedule)
+        self.inner = self.inner_class(schedule)
+        self.output_of_noise = self.inner.output_per_noise(schedule.final_sigma)
 
     def coefficients_at(self, level: NoiseLevel) -> tuple[Tensor, Tensor]:
         z_weight, output_weight = self.inner.coefficients_at(level)
-        return z_weight + self.inner.noise_share * output_weight, output_weight
+        return z_weight + self.output_of_noise * output_weight, output_weight
 
 
 class ResidualNoise(ResidualOutput):
@@ -226,6 +216,10 @@ class ParameterizedDenoiser(DenoiserWrapper):
         super().__init__(denoiser)
         self.parameterization = parameterization
 
+    def for_sampling(self, schedule: Any) -> Denoiser:
+        relative_sigma = schedule.final_sigma / self.parameterization.schedule.final_sigma
+        return self if relative_sigma == 1 else _TrainingNoiseDenoiser(self, relative_sigma)
+
     def forward(
         self,
         z: Tensor,
@@ -239,6 +233,26 @@ class ParameterizedDenoiser(DenoiserWrapper):
         return Estimate(constraint.apply(z0), output.hidden)  # given positions carry no noise to remove
 
 
+class _TrainingNoiseDenoiser(DenoiserWrapper):
+    """A denoiser that gets the σ of training, where that of generation is `relative_sigma` times as large."""
+
+    def __init__(self, denoiser: Denoiser, relative_sigma: float) -> None:
+        super().__init__(denoiser)
+        self.relative_sigma = relative_sigma
+
+    def forward(
+        self,
+        z: Tensor,
+        level: NoiseLevel,
+        encoded: EncoderOutput,
+        constraint: Constraint,
+        self_condition: Tensor | None,
+    ) -> Estimate:
+        level = replace(level, sigma=level.sigma / self.relative_sigma)
+        estimate: Estimate = self.denoiser(z, level, encoded, constraint, self_condition)
+        return estimate
+
+
 PARAMETERIZATIONS: dict[str, type[Parameterization]] = {
     "z0": PredictZ0,
     "epsilon": PredictNoise,
@@ -248,4 +262,4 @@ PARAMETERIZATIONS: dict[str, type[Parameterization]] = {
     "residual-epsilon": ResidualNoise,
     "residual-score": ResidualScore,
 }
-"""By the names of the setting `parameterization`; called with a schedule and `noise_factor`."""
+"""By the names of the setting `parameterization`; called with the schedule of training."""

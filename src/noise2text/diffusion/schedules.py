@@ -1,15 +1,17 @@
 """Noise schedules: how noisy the canvas is at each time, z_t = α(t)·z₀ + σ(t)·ε.
 
-Time runs from 0 (clean) to 1 (noise). A schedule gives α and σ independently of each other; nothing assumes
-that α² + σ² = 1. The schedules of the papers do have that property: they are curves ᾱ(t) = α(t)², most with
-ᾱ(0) = 1 (`AlphaBarSchedule`). The papers' T steps are the times 1/T, 2/T, …, 1, and T is only a resolution.
+Time runs from 0 (clean) to 1 (noise). A schedule gives α and σ independently of each other: nothing assumes
+that α² + σ² = 1, or that either follows from the other. The papers' schedules do have that property: they are
+curves ᾱ(t) = α(t)², most with ᾱ(0) = 1 (`AlphaBarSchedule`). The papers' T steps are the times 1/T, 2/T, …,
+1, and T is only a resolution.
 
 - sqrt    ᾱ ∝ 1 − √(t + s), s = 10⁻⁴                 (Diffusion-LM; Li et al., 2022)
 - linear  −log ᾱ = 0.1·t + 9.95·t²                     (DDPM's β from 10⁻⁴ to 0.02 at T = 1000)
 - cosine  ᾱ ∝ cos²(π/2 · (t + 0.008) / 1.008)          (Nichol and Dhariwal, 2021)
 
 Rescaling by F (Difformer, eq. 3) leaves the signal and multiplies the noise by F; its variance-preserving
-form (eq. 8) divides both by √(α² + F²σ²). Either way SNR′ = SNR / F².
+form (eq. 8) divides both by √(α² + F²σ²). Either way SNR′ = SNR / F². Where it is applied: in training by
+`build_training_schedule` of the configs, in generation by `build_sampling_schedule` in `models/diffusion.py`.
 
 A new schedule is a small class:
 
@@ -64,8 +66,6 @@ class Schedule(nn.Module, ABC):
     ...     def forward(self, t, length):
     ...         sigma = t.double()[:, None, None]
     ...         return NoiseLevel(1 - sigma, sigma, self.timestep(t[:, None]))
-    ...     def sigma_at(self, alpha):
-    ...         return 1 - alpha
     >>> RectifiedFlow(num_timesteps=1000)(torch.tensor([0.25]), length=8).alpha.item()
     0.75
     """
@@ -78,9 +78,12 @@ class Schedule(nn.Module, ABC):
     def forward(self, t: Tensor, length: int) -> NoiseLevel:
         """The noise level of each row at its time t (B,), for each of the first `length` positions."""
 
-    @abstractmethod
-    def sigma_at(self, alpha: Tensor) -> Tensor:
-        """σ at the time when the factor of the signal is α."""
+    @property
+    def final_sigma(self) -> float:
+        """σ at t = 1; the largest, where positions differ."""
+        device = next((buffer.device for buffer in self.buffers()), "cpu")
+        level: NoiseLevel = self(torch.ones(1, dtype=torch.float64, device=device), 1)
+        return float(level.sigma.max())
 
     def timestep(self, t: Tensor) -> Tensor:
         """The timestep that the network is given at the time t: t − 1/T, at least 0.
@@ -107,8 +110,11 @@ class AlphaBarSchedule(Schedule):
         signal = alpha_bar[..., None]
         return NoiseLevel(signal.sqrt(), (1 - signal).sqrt(), self.timestep(t))
 
-    def sigma_at(self, alpha: Tensor) -> Tensor:
-        return (1 - alpha.square()).clamp(min=0).sqrt()
+    @property
+    def final_sigma(self) -> float:
+        device = next((buffer.device for buffer in self.buffers()), "cpu")
+        alpha_bar = self.alpha_bar(torch.ones(1, dtype=torch.float64, device=device))
+        return float((1 - alpha_bar).max().sqrt())
 
     @property
     def z0_noise(self) -> float:
@@ -163,14 +169,11 @@ class QuadraticSchedule(AlphaBarSchedule):
 
 
 class ScheduleWrapper(Schedule):
-    """Another schedule, changed; by default σ belongs to the same α as there."""
+    """A schedule that changes the noise levels of another one."""
 
     def __init__(self, schedule: Schedule) -> None:
         super().__init__(schedule.num_timesteps)
         self.schedule = schedule
-
-    def sigma_at(self, alpha: Tensor) -> Tensor:
-        return self.schedule.sigma_at(alpha)
 
 
 class _Rescaling(ScheduleWrapper):
@@ -182,8 +185,9 @@ class _Rescaling(ScheduleWrapper):
         level: NoiseLevel = self.schedule(t, length)
         return NoiseLevel(level.alpha, self.factor * level.sigma, level.timestep)
 
-    def sigma_at(self, alpha: Tensor) -> Tensor:
-        return self.factor * self.schedule.sigma_at(alpha)
+    @property
+    def final_sigma(self) -> float:
+        return float(self.factor) * self.schedule.final_sigma
 
 
 class Rescaled(_Rescaling):
@@ -214,9 +218,6 @@ class VariancePreserving(ScheduleWrapper):
         norm = torch.hypot(level.alpha, level.sigma)
         return NoiseLevel(level.alpha / norm, level.sigma / norm, level.timestep)
 
-    def sigma_at(self, alpha: Tensor) -> Tensor:
-        return (1 - alpha.square()).clamp(min=0).sqrt()
-
 
 def rescale_preserving(schedule: Schedule, factor: float) -> Schedule:
     """The schedule with the signal-to-noise ratio of `Rescaled` and α² + σ² = 1 (Difformer, eq. 8)."""
@@ -235,6 +236,11 @@ class SignalFloor(AlphaBarSchedule):
 
     def alpha_bar(self, t: Tensor) -> Tensor:
         return self.schedule.alpha_bar(t).clamp(min=self.min_alpha_bar)
+
+    @property
+    def final_sigma(self) -> float:
+        """That of pure noise, which generation begins with."""
+        return self.schedule.final_sigma
 
     @property
     def z0_noise(self) -> float:

@@ -116,10 +116,11 @@ class DiffusionModel(Model):
     def build_decoder(self, config: Any) -> ParallelDecoder:
         """The decoder of `config.strategy`, with the parts of this model."""
         template = make_template(config, self.tokenizer, self.max_target)
-        denoiser = self.wrap_denoiser(config)
+        schedule = self.build_sampling_schedule(config)
+        denoiser = self.wrap_denoiser(config, schedule)
         return _DECODERS[config.strategy](
             denoiser=denoiser,
-            schedule=self.build_sampling_schedule(config),
+            schedule=schedule,
             times=strided_times(
                 config.steps, num_timesteps=self.schedule.num_timesteps, stop_early=config.stop_early
             ),
@@ -161,10 +162,11 @@ class DiffusionModel(Model):
         self.eval()
         config = apply_overrides(self.generation_config, overrides, origin="likelihood_bound")
         steps = steps or self.schedule.num_timesteps
+        schedule = self.build_bound_schedule(config, overrides)
         corpus = CorpusBound(
             VariationalBound(
-                self.wrap_denoiser(config),
-                self.build_bound_schedule(config, overrides),
+                self.wrap_denoiser(config, schedule),
+                schedule,
                 strided_times(steps, num_timesteps=self.schedule.num_timesteps),
                 samples,
             ),
@@ -198,9 +200,9 @@ class DiffusionModel(Model):
         """The likelihood that scores the candidates; None for the log-probabilities of the last step."""
         return None
 
-    def wrap_denoiser(self, config: Any) -> Denoiser:
-        """The denoiser with the wrappers that the config asks for."""
-        denoiser = self.denoiser
+    def wrap_denoiser(self, config: Any, schedule: Schedule) -> Denoiser:
+        """The denoiser for the noise of this schedule, with the wrappers that the config asks for."""
+        denoiser = self.denoiser.for_sampling(schedule)
         if config.guidance_weight:
             if not self.source_dropout:
                 raise Problem(

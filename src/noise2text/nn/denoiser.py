@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -163,6 +164,10 @@ class Denoiser(nn.Module, ABC):
     def constrain(self, canvas: Canvas) -> Constraint:
         """The embeddings of the canvas, which of them are given, and its padding."""
         return Constraint(self.embedding.embed(canvas.tokens).float(), canvas.given, canvas.padding)
+
+    def for_sampling(self, schedule: Any) -> Denoiser:
+        """This denoiser for noise of the given schedule, which may be another than that of training."""
+        return self
 
     def time_embedder(self) -> nn.Module | None:
         """The module that embeds the timestep alone, if there is one."""

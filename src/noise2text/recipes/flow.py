@@ -33,9 +33,6 @@ class RectifiedFlow(Schedule):
         time = t.double()[:, None, None]
         return NoiseLevel(1 - time, self.noise_factor * time, self.timestep(t[:, None]))
 
-    def sigma_at(self, alpha: Tensor) -> Tensor:
-        return self.noise_factor * (1 - alpha)
-
 
 def build(config: difformer.DifformerConfig, tokenizer: Tokenizer) -> LengthPredictingModel:
     """The untrained model: Difformer's, with another schedule and output."""
