@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from noise2text.experiments.experiment import Arm, Changes, Experiment, ModelSpec
 from noise2text.experiments.seqdiffuseq import FIXED_SCHEDULE, SHORT_TRAINING
 
 __all__ = ["EXPERIMENTS"]
 
-_FACTOR: Changes = {"noise_factor": 4.0}  # DGS 0.15 for 10,000 tokens in 128 dimensions
-_SMALL_FACTOR: Changes = {"noise_factor": 2.0}  # the same for 50 in 8
 _ANCHOR: Changes = {"anchor_weight": 1.0}
+_SEARCH: Changes = {"noise_factor_every": 20_000}
+_SHORT_SEARCH: Changes = {"noise_factor_every": 150}
 _REFITS: Changes = {"refit_every": 20_000, "refit_start": 20_000}
 _SHORT_REFITS: Changes = {
     "refit_every": 150,
@@ -20,25 +22,52 @@ _SHORT_REFITS: Changes = {
 _HALF_WIDTH: Changes = {"model_dim": 64, "ffn_dim": 256}  # so that three seeds take half an hour
 # With 2,000 times a short training never has the ten losses of each that importance sampling waits for.
 _COARSE_TIMES: Changes = {"num_timesteps": 200}
-_SEARCH: Changes = {"noise_factor_every": 20_000}
-_SHORT_SEARCH: Changes = {"noise_factor_every": 150}
 _LOSS_AWARE: Changes = {"time_sampler": "loss-aware"}
 _WITHOUT_SOURCES: Changes = {"source_dropout": 0.1}
 _GUIDED: Changes = {"guidance_weight": 0.5}
 
+# For the preset small, which trains for 3,000 updates.
+_SMALL_SEARCH: Changes = {"noise_factor_every": 500}
+_SMALL_REFITS: Changes = {
+    "refit_every": 500,
+    "refit_start": 500,
+    "refit_bin_size": 100,
+    "refit_min_count": 250,
+}
 
-def _seqdiffuseq(name: str, *parts: Changes) -> Arm:
-    changes = {setting: value for part in parts for setting, value in part.items()}
-    tiny = _SMALL_FACTOR if _FACTOR in parts else {}
-    return Arm(
-        f"SeqDiffuSeq{name}", ModelSpec("seqdiffuseq", changes, tiny), {"noise_beam": 1}, {"steps": 20}
+
+def _arms(*, factor: float, tiny_factor: float, search: Changes, refits: Changes) -> tuple[Arm, ...]:
+    """The arms; the factors are SeqDiffuSeq's, for a degeneration score of 0.15. Difformer finds its own."""
+
+    def seqdiffuseq(name: str, *parts: Changes, rescaled: bool = False) -> Arm:
+        changes = {setting: value for part in parts for setting, value in part.items()}
+        changes |= {"noise_factor": factor} if rescaled else {}
+        tiny = {"noise_factor": tiny_factor} if rescaled else {}
+        model = ModelSpec("seqdiffuseq", changes, tiny)
+        return Arm(f"SeqDiffuSeq{name}", model, {"noise_beam": 1}, {"steps": 20})
+
+    def difformer(
+        name: str, changes: Changes, tiny: Changes | None = None, generation: Changes | None = None
+    ) -> Arm:
+        return Arm(f"Difformer{name}", ModelSpec("difformer", changes, tiny or {}), generation or {})
+
+    return (
+        seqdiffuseq(""),
+        seqdiffuseq(", anchor loss", _ANCHOR),
+        seqdiffuseq(", noise factor", rescaled=True),
+        seqdiffuseq(", anchor loss, noise factor", _ANCHOR, rescaled=True),
+        seqdiffuseq(", anchor loss, noise factor, no refits", _ANCHOR, FIXED_SCHEDULE, rescaled=True),
+        difformer("", {}),
+        difformer(", adaptive schedule", refits, _SHORT_REFITS),
+        difformer(", factor searched again", search, _SHORT_SEARCH),
+        difformer(
+            ", adaptive schedule, factor searched again",
+            {**refits, **search},
+            {**_SHORT_REFITS, **_SHORT_SEARCH},
+        ),
+        difformer(", importance sampling", _LOSS_AWARE),
+        difformer(", guided", _WITHOUT_SOURCES, generation=_GUIDED),
     )
-
-
-def _difformer(
-    name: str, changes: Changes, tiny: Changes | None = None, generation: Changes | None = None
-) -> Arm:
-    return Arm(f"Difformer{name}", ModelSpec("difformer", changes, tiny or {}), generation or {})
 
 
 _CROSSINGS = Experiment(
@@ -56,23 +85,14 @@ _CROSSINGS = Experiment(
         "difformer": {**_COARSE_TIMES, **_HALF_WIDTH, "embedding_dim": 64},
     },
     sentences=250,
-    arms=(
-        _seqdiffuseq(""),
-        _seqdiffuseq(", anchor loss", _ANCHOR),
-        _seqdiffuseq(", noise factor", _FACTOR),
-        _seqdiffuseq(", anchor loss, noise factor", _ANCHOR, _FACTOR),
-        _seqdiffuseq(", anchor loss, noise factor, no refits", _ANCHOR, _FACTOR, FIXED_SCHEDULE),
-        _difformer("", {}),
-        _difformer(", adaptive schedule", _REFITS, _SHORT_REFITS),
-        _difformer(", factor searched again", _SEARCH, _SHORT_SEARCH),
-        _difformer(
-            ", adaptive schedule, factor searched again",
-            {**_REFITS, **_SEARCH},
-            {**_SHORT_REFITS, **_SHORT_SEARCH},
-        ),
-        _difformer(", importance sampling", _LOSS_AWARE),
-        _difformer(", guided", _WITHOUT_SOURCES, generation=_GUIDED),
-    ),
+    # 4 is for 10,000 tokens in 128 dimensions, 2 for 50 in 8.
+    arms=_arms(factor=4.0, tiny_factor=2.0, search=_SEARCH, refits=_REFITS),
+)
+_SMALL = replace(
+    _CROSSINGS,
+    presets={"seqdiffuseq": "small", "difformer": "small"},
+    # 1.5 is for 4,000 tokens in 16 dimensions.
+    arms=_arms(factor=1.5, tiny_factor=2.0, search=_SMALL_SEARCH, refits=_SMALL_REFITS),
 )
 
-EXPERIMENTS = (_CROSSINGS,)
+EXPERIMENTS = (replace(_CROSSINGS, columns={"iwslt14-de-en": _CROSSINGS, "small": _SMALL}),)
