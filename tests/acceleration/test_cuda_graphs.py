@@ -280,7 +280,9 @@ def test_a_step_table_is_built_once_until_the_schedule_or_the_solver_changes(
     schedule = AdaptiveSchedule(SCHEDULES["sqrt"](40), 4, bin_size=8)
 
     def table(solver: Solver, length: int = 4) -> StepTable:
-        return graph_executor._step_table(empty_process(model.denoiser, schedule, solver, length=length))
+        return graph_executor.look_up_step_table(
+            empty_process(model.denoiser, schedule, solver, length=length)
+        )
 
     first = table(Solver(Ddim(1.0)))
     others = table(Solver(Ddim(1.0), order=2)), table(Solver(Ddim(0.0))), table(Solver(Ddim(1.0)), length=3)
@@ -300,7 +302,7 @@ def test_a_step_table_is_built_anew_after_the_weights_were_changed_in_place(
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
 
     def table() -> StepTable:
-        return graph_executor._step_table(empty_process(denoiser, model.schedule, ANCESTRAL, length=4))
+        return graph_executor.look_up_step_table(empty_process(denoiser, model.schedule, ANCESTRAL, length=4))
 
     before = table()
     for parameter in model.parameters():

@@ -274,7 +274,7 @@ class CudaGraphExecutor:
         """What `diffusion.sampler.sample` returns, by replayed steps; with a guide, steps run eagerly."""
         if process.guide is not None:
             return sample(process, on_step)
-        table = self._step_table(process)
+        table = process.build_step_table(self.look_up_step_table)
         sizes = (*shapes_of(_tensor_inputs(process)), *_table_room(table), table.table.shape[2:])
         sampler: _CudaGraphSampler = self.get_or_capture(
             ("sample", denoiser_key(process.denoiser), *sizes),
@@ -290,11 +290,7 @@ class CudaGraphExecutor:
                 break
         return estimate
 
-    def _step_table(self, process: ReverseProcess) -> StepTable:
-        """The step table, computed or looked up."""
-        return process.build_step_table(self._look_up_step_table)
-
-    def _look_up_step_table(self, process: ReverseProcess) -> StepTable:
+    def look_up_step_table(self, process: ReverseProcess) -> StepTable:
         """The step table, computed once per denoiser, schedule, times, solver and length."""
         cache_key = (
             process.solver,

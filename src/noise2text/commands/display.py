@@ -164,7 +164,6 @@ def count_progress(
     columns = (BarColumn(bar_width=20), TextColumn("{task.description}"))
     bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
     task = bar.add_task(describe(), total=total)
-    appearance = threading.Timer(delay, bar.start)
 
     def advance(count: int) -> None:
         nonlocal done, last_shown
@@ -174,13 +173,21 @@ def count_progress(
             last_shown = clock()
             console.print(describe(), markup=False, soft_wrap=True)
 
+    with _appear_later(bar, delay):
+        yield advance
+
+
+@contextmanager
+def _appear_later(line: Progress, delay: float) -> Iterator[None]:
+    """Context manager: the live line appears after `delay` seconds, and goes away at the end."""
+    appearance = threading.Timer(delay, line.start)
     appearance.start()
     try:
-        yield advance
+        yield
     finally:
         appearance.cancel()
         appearance.join()  # or it starts the line after its end
-        bar.stop()
+        line.stop()
 
 
 @contextmanager
@@ -193,14 +200,8 @@ def show_elapsed(what: str, *, console: Console | None = None, delay: float = 2.
     columns = (SpinnerColumn("line"), TextColumn(what), TimeElapsedColumn())
     line = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
     line.add_task(what, total=None)
-    appearance = threading.Timer(delay, line.start)
-    appearance.start()
-    try:
+    with _appear_later(line, delay):
         yield
-    finally:
-        appearance.cancel()
-        appearance.join()
-        line.stop()
 
 
 @contextmanager

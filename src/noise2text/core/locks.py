@@ -29,7 +29,7 @@ def lock_file(path: Path, *, wait: bool) -> Iterator[bool]:
     """Context manager: whether this process has the lock of the path; with `wait`, it waits for the lock."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_name(f"{path.name}.lock").open("w") as lock:
-        yield _flock(lock.fileno(), wait=wait)
+        yield try_lock(lock.fileno(), wait=wait)
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
         if fcntl is not None:
             handle = os.open(folder, os.O_RDONLY)
             cleanup.callback(os.close, handle)
-            if not _flock(handle, wait=False):
+            if not try_lock(handle):
                 raise _already_used(folder)
         try:
             yield
@@ -50,11 +50,6 @@ def lock_folder(folder: Path) -> Iterator[None]:
             if is_new:
                 with suppress(OSError):
                     folder.rmdir()  # fails if the folder is not empty
-
-
-def try_lock(handle: int) -> bool:
-    """Whether this process now has the lock of the open file; closing the file releases it."""
-    return _flock(handle, wait=False)
 
 
 @contextmanager
@@ -77,7 +72,7 @@ def lock_output(path: Path) -> Iterator[None]:
 def lock_open_file(handle: int, path: Path, *, output: Path) -> None:
     """Lock an open file; a Problem names the output if another process has it or has just removed it."""
     try:
-        is_ours = _flock(handle, wait=False) and os.path.samestat(os.fstat(handle), path.stat())
+        is_ours = try_lock(handle) and os.path.samestat(os.fstat(handle), path.stat())
     except FileNotFoundError:
         is_ours = False
     if not is_ours:
@@ -88,8 +83,8 @@ def _already_used(path: Path) -> Problem:
     return Problem(f"Another process is using {path}: wait for it, or choose another place.")
 
 
-def _flock(handle: int, *, wait: bool) -> bool:
-    """Whether this process now has the lock of the open file."""
+def try_lock(handle: int, *, wait: bool = False) -> bool:
+    """Whether this process now has the lock of the open file; closing the file releases it."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:

@@ -6,7 +6,8 @@ a resumed run needs no generator state, and a CUDA graph can replay it. The hash
 al., 2014), Box–Muller turns its bits into Gaussians, both with plain tensor operations on any device. Keys
 on the host are computed with numpy, which wraps around as torch does and is faster for few numbers.
 
-The keys of candidates are made in generation/parallel.py, those of training in training/loop.py.
+The keys of candidates are made in generation/parallel.py and, for samples of autoregressive models, in
+generation/config.py; those of training in training/loop.py.
 """
 
 from __future__ import annotations

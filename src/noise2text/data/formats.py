@@ -54,7 +54,11 @@ def read_records(path: str, fields: Sequence[str] = (), *, pairs: bool) -> Recor
         return _read_csv(path, lines, fields)
     if suffix not in (".jsonl", ".ndjson", ".tsv") and _starts_array(first, suffix == ".json" or pairs):
         return _read_array(path, lines, fields)
-    if suffix in (".jsonl", ".ndjson", ".json") or is_record(first, fields) or _starts_object(first, pairs):
+    if (
+        suffix in (".jsonl", ".ndjson", ".json")
+        or is_record(first, fields)
+        or (pairs and first.data.startswith(b"{"))
+    ):
         return _parse_lines(lines, lambda line: map_json(parse_json(line), fields))
     if suffix == ".tsv" or pairs:
         return _read_tsv(path, first, lines, fields)
@@ -73,7 +77,7 @@ def _parse_lines(lines: Iterator[FileLine], parse: Parse) -> Records:
             yield record
 
 
-def _or_error(
+def _map_or_error(
     map_record: Callable[[Record, Sequence[str]], Record], record: Record, fields: Sequence[str]
 ) -> Record | LineError:
     try:
@@ -83,10 +87,6 @@ def _or_error(
 
 
 # JSON
-
-
-def _starts_object(line: FileLine, pairs: bool) -> bool:
-    return pairs and line.data.startswith(b"{")
 
 
 def _starts_array(line: FileLine, likely: bool) -> bool:
@@ -123,7 +123,7 @@ def _read_array(path: str, lines: Iterator[FileLine], fields: Sequence[str]) -> 
         elif not isinstance(row, dict):
             yield LineError(line, "this is not an object, a text or a list of two texts")
         else:
-            yield _or_error(map_json, Record(line, row), fields)
+            yield _map_or_error(map_json, Record(line, row), fields)
 
 
 # Tables
@@ -206,7 +206,7 @@ def _read_parquet(path: str, fields: Sequence[str]) -> Records:
             for row in batch.to_pylist():
                 number += 1
                 line = FileLine(path, number, b"", "row")
-                yield _or_error(map_row, Record(line, row), fields)
+                yield _map_or_error(map_row, Record(line, row), fields)
     except (ArrowException, OSError, ValueError, TypeError, KeyError, OverflowError, MemoryError) as error:
         raise Problem(f"{path} cannot be read as Parquet: {str(error)[:200]}.") from error
 

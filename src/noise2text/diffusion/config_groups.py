@@ -109,7 +109,7 @@ class AdaptiveScheduleConfig(TimestepsConfig):
             require_whole_bins(self, "refit_bin_size")
         super().__post_init__()
 
-    def adapt(self, start: AlphaBarSchedule, positions: int) -> AdaptiveSchedule:
+    def build_adaptive_schedule(self, start: AlphaBarSchedule, positions: int) -> AdaptiveSchedule:
         """The schedule that starts as `start` and adapts at each of this many positions."""
         return AdaptiveSchedule(
             start, positions, bin_size=self.refit_bin_size, min_count=self.refit_min_count
@@ -128,9 +128,14 @@ class NoiseFactorSearchConfig(TimestepsConfig):
     )
 
     @property
-    def rescaling(self) -> Callable[[Schedule, float], Schedule]:
-        """The rescaling of training: one whose factor may change, if it is searched again."""
+    def rescaled_class(self) -> Callable[[Schedule, float], Schedule]:
+        """The schedule of training: one whose factor may change, if it is searched again."""
         return AdjustableRescaled if self.noise_factor_every else Rescaled
+
+    @property
+    def rescaling(self) -> Callable[[Schedule, float], Schedule]:
+        """How the searched factor is applied."""
+        return Rescaled
 
 
 @dataclass(frozen=True)
@@ -148,7 +153,7 @@ class DifformerPartsConfig(NoiseFactorSearchConfig):
         """The schedule of training, with its noise multiplied by the factor."""
         if self.noise_factor == 1 and not self.noise_factor_every:
             return schedule
-        return self.rescaling(schedule, self.noise_factor)
+        return self.rescaled_class(schedule, self.noise_factor)
 
 
 def require_whole_bins(config: Any, bin_size: str) -> None:

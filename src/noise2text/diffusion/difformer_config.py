@@ -101,16 +101,15 @@ class DifformerDiffusionConfig(
     def build_schedule(self, *, positions: int) -> AlphaBarSchedule:
         """The noise schedule of generation; if it is refitted, each of this many positions has its own."""
         schedule: AlphaBarSchedule = SCHEDULES[self.schedule](self.num_timesteps)
-        return self.adapt(schedule, positions) if self.refit_every else schedule
+        return self.build_adaptive_schedule(schedule, positions) if self.refit_every else schedule
 
     def build_training_schedule(self, schedule: AlphaBarSchedule) -> Schedule:
         """The schedule of training, with its noise multiplied by the factor."""
-        rescaled: Schedule = self.rescaling(schedule, self.noise_factor or 1.0)
+        rescaled: Schedule = self.rescaled_class(schedule, self.noise_factor or 1.0)
         return VariancePreserving(rescaled) if self.variance_preserving else rescaled
 
     @property
-    def searched_rescaling(self) -> Callable[[Schedule, float], Schedule]:
-        """The rescaling whose factor is searched."""
+    def rescaling(self) -> Callable[[Schedule, float], Schedule]:
         return rescale_preserving if self.variance_preserving else Rescaled
 
     def loss_terms(self, length_predictor: LengthPredictor) -> list[LossTerm]:

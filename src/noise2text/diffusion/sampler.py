@@ -83,6 +83,20 @@ Guide = Callable[[Proposal], Tensor]
 """From a proposed z to the z that sampling continues with (classifier guidance)."""
 
 
+def compute_step_table(process: ReverseProcess) -> StepTable:
+    """The steps through the noise levels of the process's schedule at its times.
+
+    The network's time embedding is computed in one pass for all steps, unless each position has its own time.
+    """
+    schedule_device = next((buffer.device for buffer in process.schedule.buffers()), "cpu")
+    length = process.constraint.embeddings.shape[1]
+    levels: NoiseLevel = process.schedule(process.times.to(schedule_device), length)  # one row per step
+    table = copy_to_device(process.solver.steps(levels), process.noise_keys.device)
+    time_embedder = process.denoiser.time_embedder() if table.shape[2] == 1 else None
+    timesteps = table[:, StepColumn.TIMESTEP]
+    return StepTable(table[:, None], None if time_embedder is None else time_embedder(timesteps))
+
+
 @dataclass(frozen=True)
 class ReverseProcess:
     """The process that is sampled from, p(z₀ | source, given positions): from pure noise to a clean estimate.
@@ -108,27 +122,13 @@ class ReverseProcess:
     guide: Guide | None = None
     stopping: StoppingRule | None = None
 
-    def build_step_table(self, compute: ComputeStepTable | None = None) -> StepTable:
-        """The steps of all rows; `compute` is `compute_step_table`, or looks up what that returned before."""
-        return (compute or compute_step_table)(self)
+    def build_step_table(self, compute: ComputeStepTable = compute_step_table) -> StepTable:
+        """The steps of all rows; another `compute` may look up what `compute_step_table` returned before."""
+        return compute(self)
 
 
 ComputeStepTable = Callable[[ReverseProcess], StepTable]
 """A function with the signature of `compute_step_table`."""
-
-
-def compute_step_table(process: ReverseProcess) -> StepTable:
-    """The steps through the noise levels of the process's schedule at its times.
-
-    The network's time embedding is computed in one pass for all steps, unless each position has its own time.
-    """
-    schedule_device = next((buffer.device for buffer in process.schedule.buffers()), "cpu")
-    length = process.constraint.embeddings.shape[1]
-    levels: NoiseLevel = process.schedule(process.times.to(schedule_device), length)  # one row per step
-    table = copy_to_device(process.solver.steps(levels), process.noise_keys.device)
-    time_embedder = process.denoiser.time_embedder() if table.shape[2] == 1 else None
-    timesteps = table[:, StepColumn.TIMESTEP]
-    return StepTable(table[:, None], None if time_embedder is None else time_embedder(timesteps))
 
 
 def sample(process: ReverseProcess, on_step: OnStep | None = None) -> Estimate:

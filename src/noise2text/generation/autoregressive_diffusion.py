@@ -47,14 +47,13 @@ class AutoregressiveDiffusionDecoder(ParallelDecoder):
         """Sample until no position is open; a trace has the steps of all rounds, one after another."""
         lengths = self.find_lengths(encoded_batch)
         candidates = self.make_candidates(encoded_batch, lengths, max_length=int(lengths.max()))
-        sample = self.config.build_sampler() or self.executor.sample
         first_keys, number = candidates.noise_keys, 0
         total = torch.zeros_like(candidates.length_scores)
         count = torch.zeros_like(total)
         while bool(candidates.canvas.open_positions.any()):  # the host waits once per round
             canvas = candidates.canvas
             process = self.leave_out_finished(self.make_process(candidates))
-            estimate = sample(process, self.make_step_callback(candidates))
+            estimate = self.sample(process, self.make_step_callback(candidates))
             tokens, log_probs = self.rounding(canvas, estimate)  # (B·C, L)
             new, ended = self.select_new_tokens(canvas, tokens)
             total, count = total + (log_probs * new).sum(1), count + new.sum(1)

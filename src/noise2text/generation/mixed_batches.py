@@ -98,20 +98,19 @@ def _denoise(parts: _EncodedParts) -> _SampledParts:
     lengths = [decoder.find_lengths(batch) for decoder, batch in pairs]
     max_length = max(int(each.max()) for each in lengths)
     candidates = [
-        decoder.make_candidates(batch, own, max_length=max_length)
-        for (decoder, batch), own in zip(pairs, lengths, strict=True)
+        decoder.make_candidates(batch, part_lengths, max_length=max_length)
+        for (decoder, batch), part_lengths in zip(pairs, lengths, strict=True)
     ]
-    owned = list(zip(parts.decoders, candidates, strict=True))
-    processes = [decoder.make_process(own) for decoder, own in owned]
-    sampling = PartSampling(processes, [decoder.make_step_callback(own) for decoder, own in owned])
+    decoded = list(zip(parts.decoders, candidates, strict=True))
+    processes = [decoder.make_process(each) for decoder, each in decoded]
+    sampling = PartSampling(processes, [decoder.make_step_callback(each) for decoder, each in decoded])
     process, first = _join_processes(parts, processes), parts.decoders[0]
     if sampling.may_finish_early:
         process = first.leave_out_finished(replace(process, stopping=sampling))
-    sample = first.config.build_sampler() or first.executor.sample
-    estimate = sample(process, sampling.observe if sampling.is_observed else None)
+    estimate = first.sample(process, sampling.observe if sampling.is_observed else None)
     sampled = [
-        decoder.round_and_score(own, own_estimate)
-        for (decoder, own), own_estimate in zip(owned, sampling.split(estimate), strict=True)
+        decoder.round_and_score(each, part_estimate)
+        for (decoder, each), part_estimate in zip(decoded, sampling.split(estimate), strict=True)
     ]
     return _SampledParts(parts.decoders, sampled)
 

@@ -45,8 +45,7 @@ class MixedProcess(ReverseProcess):
     paths: Sequence[ReverseProcess] = ()
     owners: Tensor = field(default_factory=lambda: torch.empty(0))
 
-    def build_step_table(self, compute: ComputeStepTable | None = None) -> StepTable:
-        compute = compute or compute_step_table
+    def build_step_table(self, compute: ComputeStepTable = compute_step_table) -> StepTable:
         return join_step_tables([compute(each) for each in self.paths], self.owners)
 
 

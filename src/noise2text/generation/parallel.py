@@ -24,7 +24,7 @@ from noise2text.data.layouts.base import Canvas, Layout
 from noise2text.data.layouts.template import Template
 from noise2text.diffusion.classifier_guidance import ClassifierGuidance
 from noise2text.diffusion.running_rows import RunningRows
-from noise2text.diffusion.sampler import Guide, OnStep, ReverseProcess, SampledStep
+from noise2text.diffusion.sampler import Guide, OnStep, ReverseProcess, Sample, SampledStep
 from noise2text.diffusion.schedules import Schedule
 from noise2text.diffusion.solvers import Solver
 from noise2text.diffusion.stopping import StopWhenSure
@@ -108,6 +108,11 @@ class ParallelDecoder(Decoder):
         """The device that the network is on."""
         return self.rounding.forbidden_mask.device
 
+    @property
+    def sample(self) -> Sample:
+        """`diffusion.sampler.sample`, its CUDA graph, or the sampler of the config."""
+        return self.config.build_sampler() or self.executor.sample
+
     def with_on_step(self, on_step: OnTokens) -> ParallelDecoder:
         return replace(self, on_step=on_step)
 
@@ -139,9 +144,8 @@ class ParallelDecoder(Decoder):
         """Sample from noise to the tokens of every candidate."""
         lengths = self.find_lengths(encoded_batch)
         candidates = self.make_candidates(encoded_batch, lengths, max_length=int(lengths.max()))
-        sample = self.config.build_sampler() or self.executor.sample  # `diffusion.sampler.sample`
         process = self.leave_out_finished(self.make_process(candidates))
-        estimate = sample(process, self.make_step_callback(candidates))
+        estimate = self.sample(process, self.make_step_callback(candidates))
         return self.round_and_score(candidates, estimate)
 
     def find_lengths(self, encoded_batch: EncodedBatch) -> Tensor:

@@ -1,4 +1,8 @@
-"""The selectors by the names that the setting `select` has for them."""
+"""The selectors by the names that the setting `select` has for them.
+
+A new one is a class with the methods of `Selector`, a line in `SELECTORS`, and a name in the `choices` of
+`select` in the generation configs of the models that may use it (`config_groups.py`, `config.py`).
+"""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ from noise2text.models.model_files import WEIGHTS_FILE
 from noise2text.nn.config import EncoderDecoderFromTeacherConfig
 from noise2text.nn.encoder_decoder import EncoderDecoder
 
-__all__ = ["initialize_from_teacher"]
+__all__ = ["initialize_from_teacher", "require_same_tokens"]
 
 NETWORK_PREFIX = "network."  # the names of a Transformer's weights begin with it
 POSITIONS = "encoder.position_embedding.weight", "position_embedding.weight"
@@ -61,16 +61,21 @@ def initialize_from_teacher(config: _StudentConfig, model: DiffusionModel) -> No
     embedding.weight[filler_tokens] = directions * embedding.dim**0.5 / embedding.scale
 
 
+def require_same_tokens(tokenizer: Tokenizer, teacher: Tokenizer, folder: Path) -> None:
+    """Refuse a teacher, from the folder, whose tokens are not the student's."""
+    if teacher.fingerprint != tokenizer.fingerprint:
+        raise Problem(
+            f"The model in {folder} has other tokens than this corpus: set tokenizer to folder to use its "
+            f"tokenizer, and in `prepare`, too, if the corpus was prepared."
+        )
+
+
 @torch.no_grad()
 def _copy_teacher(denoiser: EncoderDecoder, tokenizer: Tokenizer, folder: Path) -> None:
     """Copy the Transformer in the folder into the denoiser."""
     heads = _read_heads(folder)
     teacher_weights = _read_weights(folder)
-    if Tokenizer.load(folder / "tokenizer.json").fingerprint != tokenizer.fingerprint:
-        raise Problem(
-            f"The model in {folder} has other tokens than this corpus: set tokenizer to folder to use its "
-            f"tokenizer, and in `prepare`, too, if the corpus was prepared."
-        )
+    require_same_tokens(tokenizer, Tokenizer.load(folder / "tokenizer.json"), folder)
     if heads != denoiser.heads:  # no weight's shape depends on it
         raise _shape_problem(folder, f"{heads} heads where this model has {denoiser.heads}")
     own = denoiser.state_dict()

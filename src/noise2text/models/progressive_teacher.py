@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from noise2text.core.errors import Problem
 from noise2text.models.diffusion import DiffusionModel
 from noise2text.models.folder import load, load_config
+from noise2text.models.init_from_teacher import require_same_tokens
 
 __all__ = ["copy_teacher", "load_progressive_teacher"]
 
@@ -28,13 +29,9 @@ def load_progressive_teacher(config: Any, model: M, *, recipe: str) -> M:
         )
     teacher = load(folder, device=model.device, precision="float32")
     assert isinstance(teacher, type(model))
-    if teacher.tokenizer.fingerprint != model.tokenizer.fingerprint:
-        raise Problem(
-            f"The model in {folder} has other tokens than this corpus: set tokenizer to folder to use its "
-            f"tokenizer, and in `prepare`, too, if the corpus was prepared."
-        )
-    own, its = ((each.model.heads, each.diffusion.schedule) for each in (config, teacher_config))
-    if own != its or _shapes(model) != _shapes(teacher):
+    require_same_tokens(model.tokenizer, teacher.tokenizer, folder)
+    shape, teacher_shape = ((each.model.heads, each.diffusion.schedule) for each in (config, teacher_config))
+    if shape != teacher_shape or _shapes(model) != _shapes(teacher):
         raise Problem(
             f"A student has the shape of its teacher: set the section model, schedule, max_source and "
             f"max_target as in {folder / 'config.json'}."

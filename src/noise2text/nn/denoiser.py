@@ -8,7 +8,7 @@ into its input; the sampler and the objective put them back into the estimates.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +58,10 @@ class NoiseLevel:
         time_embedding = None if self.time_embedding is None else own(self.time_embedding)
         return NoiseLevel(own(self.alpha), own(self.sigma), own(self.timestep), time_embedding)
 
+    def embed_time(self, time_embedding: Callable[[Tensor], Tensor]) -> Tensor:
+        """The embedded timestep (B, 1 or L, W), by this module unless it was computed in advance."""
+        return time_embedding(self.timestep) if self.time_embedding is None else self.time_embedding
+
     def add_noise(self, z0: Tensor, noise: Tensor) -> Tensor:
         """z_t = α·z₀ + σ·ε, in the precision of z₀ (B, L, D)."""
         return self.alpha.to(z0.dtype) * z0 + self.sigma.to(z0.dtype) * noise
@@ -71,6 +75,11 @@ class EncoderOutput:
     padding: Tensor  # (B, S)
     keys: Tensor  # (layers, B, heads, S, W / heads)
     values: Tensor  # (layers, B, heads, S, W / heads)
+
+    def mean_state(self) -> Tensor:
+        """The mean state of each source (B, W), without padding."""
+        visible = ~self.padding[..., None]
+        return (self.states * visible).sum(1) / visible.sum(1)
 
     def select(self, rows: Tensor) -> EncoderOutput:
         """The encodings of these rows; states, keys and values are empty if the source is on the canvas."""

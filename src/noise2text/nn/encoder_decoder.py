@@ -106,9 +106,7 @@ class EncoderDecoder(Denoiser):
         z = constraint.apply(z)
         self_condition = torch.zeros_like(z) if self_condition is None else self_condition
         both = torch.stack([z, self_condition], dim=2).to(self.position_embedding.weight.dtype)
-        time_embedding = (
-            self.time_embedding(level.timestep) if level.time_embedding is None else level.time_embedding
-        )
+        time_embedding = level.embed_time(self.time_embedding)
         x = self.decoder_input(both, time_embedding, self.position_embedding.weight[: z.shape[1]])
         x = self.layers.decode(x, constraint.padding, encoded)
         return Estimate(self.output_projection(x).float(), x)

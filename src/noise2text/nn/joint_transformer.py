@@ -71,9 +71,7 @@ class JointTransformer(Denoiser):
     ) -> Estimate:
         z = constraint.apply(z).to(self.position_embedding.weight.dtype)
         position_vectors = self.position_embedding.weight[: z.shape[1]]
-        time_embedding = (
-            self.time_embedding(level.timestep) if level.time_embedding is None else level.time_embedding
-        )
+        time_embedding = level.embed_time(self.time_embedding)
         x = self.dropout(self.norm(self.input_projection(z), time_embedding + position_vectors))
         mask = self.layers.self_attention_mask(constraint.padding, x)
         for layer in self.layers:

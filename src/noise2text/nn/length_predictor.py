@@ -45,9 +45,7 @@ class LengthPredictor(nn.Module):
 
     def log_probs(self, encoded: EncoderOutput) -> Tensor:
         """log p of every offset, (B, K)."""
-        visible = ~encoded.padding[..., None]
-        pooled = (encoded.states * visible).sum(1) / visible.sum(1)
-        return self.output_projection(pooled).float().log_softmax(-1)
+        return self.output_projection(encoded.mean_state()).float().log_softmax(-1)
 
     def nll(self, encoded: EncoderOutput, padding: Tensor) -> Tensor:
         """−log p of the true lengths (B, 1), counted from the target's padding (B, L)."""

@@ -8,7 +8,6 @@ processes a whole target at once. The decoder starts from the mean of the encode
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -111,10 +110,8 @@ class GRU(AutoregressiveNetwork):
 
     def _initial_state(self, encoded: EncoderOutput) -> Tensor:
         """The states (layers, B, W) that the decoder starts from."""
-        visible = ~encoded.padding[..., None]
-        mean = (encoded.states * visible).sum(1) / visible.sum(1)
-        layer_states: Sequence[Tensor] = torch.tanh(self.bridge(mean)).chunk(self.num_layers, dim=-1)
-        return torch.stack(list(layer_states))
+        states: Tensor = torch.tanh(self.bridge(encoded.mean_state()))  # (B, layers·W)
+        return torch.stack(states.chunk(self.num_layers, dim=-1))
 
     def _logits(self, x: Tensor, encoded: EncoderOutput) -> Tensor:
         """The logits of every token after each state (B, L, W)."""

@@ -1,7 +1,7 @@
 """A preprocessor turns a text into sources that a model knows, and their outputs into one text again.
 
     text → sentences → ordinary case → clauses that fit → placeholders → final punctuation → sources
-    outputs → values for placeholders, no added marks → joined
+    outputs → values for placeholders, no added marks → joined (models/preprocessed_requests.py)
 
 Each part is switched on by its name in the setting `preprocess`:
 

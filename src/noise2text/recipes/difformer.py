@@ -175,7 +175,7 @@ def resolve(
         schedule or SCHEDULES[diffusion.schedule](diffusion.num_timesteps),
         random_embeddings(len(tokenizer), config.model.embedding_dim),
         target=diffusion.max_dgs,
-        rescale=diffusion.searched_rescaling,
+        rescale=diffusion.rescaling,
     )
     return config.replace(noise_factor=found.factor)
 
@@ -249,14 +249,7 @@ def build_objective(
     For guidance, some pairs have no source.
     """
     diffusion = config.diffusion
-    searching = with_noise_factor_search(
-        _build_pair_objective(config, model, terms),
-        model.training_schedule,
-        model.denoiser.embedding,
-        every=diffusion.noise_factor_every,
-        target=diffusion.max_dgs,
-        rescale=diffusion.searched_rescaling,
-    )
+    searching = with_noise_factor_search(_build_pair_objective(config, model, terms), diffusion)
     return with_source_dropout(searching, model.layout, diffusion.source_dropout)
 
 

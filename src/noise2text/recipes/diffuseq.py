@@ -290,13 +290,7 @@ def objective(config: DiffuSeqConfig, model: DiffusionModel) -> Objective:
         self_conditioning=0.0,
         z0_noise=schedule.z0_noise,
     )
-    searching = with_noise_factor_search(
-        plain,
-        trained,
-        model.denoiser.embedding,
-        every=diffusion.noise_factor_every,
-        target=diffusion.max_dgs,
-    )
+    searching = with_noise_factor_search(plain, diffusion)
     return with_source_dropout(searching, model.layout, diffusion.source_dropout)
 
 

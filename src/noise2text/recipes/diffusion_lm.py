@@ -199,13 +199,7 @@ def objective(config: DiffusionLMConfig, model: DiffusionModel) -> Objective:
         self_conditioning=0.0,
         z0_noise=schedule.z0_noise,
     )
-    return with_noise_factor_search(
-        plain,
-        trained,
-        model.denoiser.embedding,
-        every=diffusion.noise_factor_every,
-        target=diffusion.max_dgs,
-    )
+    return with_noise_factor_search(plain, diffusion)
 
 
 RECIPE = Recipe(

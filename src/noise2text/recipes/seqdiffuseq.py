@@ -154,7 +154,7 @@ def build(config: SeqDiffuSeqConfig, tokenizer: Tokenizer) -> DiffusionModel:
     diffusion = config.diffusion
     embedding = TokenEmbedding(len(tokenizer), config.model.embedding_dim, scale=1.0, bias=True)
     width = config.data.max_target + 1  # with the end token
-    schedule = diffusion.adapt(SqrtSchedule(diffusion.num_timesteps), width)
+    schedule = diffusion.build_adaptive_schedule(SqrtSchedule(diffusion.num_timesteps), width)
     return build_model(
         config,
         tokenizer,
@@ -221,13 +221,7 @@ def objective(config: SeqDiffuSeqConfig, model: DiffusionModel) -> Objective:
         refit_every=diffusion.refit_every,
         refit_start=diffusion.refit_start,
     )
-    searching = with_noise_factor_search(
-        plain,
-        schedule,
-        model.denoiser.embedding,
-        every=diffusion.noise_factor_every,
-        target=diffusion.max_dgs,
-    )
+    searching = with_noise_factor_search(plain, diffusion)
     return with_source_dropout(searching, model.layout, diffusion.source_dropout)
 
 

@@ -4,7 +4,7 @@ A checkpoint is a folder `checkpoint-00000500`, written under another name and r
 a run killed at any point keeps its last good checkpoint. Tensors are in safetensors, all else in JSON. No
 random state is saved: all noise comes from the seed and the step (core/random.py). checksums.json holds the
 SHA-256 of every other file. The newest two checkpoints are kept: if the newest is damaged, a run resumes from
-the one before.
+the one before. `TrainingRun` (commands/training_run.py) loads what `find_checkpoint` finds.
 
 A single process writes training.safetensors; several write shards in the folder training. Any number of
 processes can resume from either, with whole or sharded models (sharded_checkpoint.py).

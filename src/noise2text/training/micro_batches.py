@@ -1,4 +1,4 @@
-"""The micro-batches of each training step, on the device."""
+"""The micro-batches of each training step, on the device; the loop (loop.py) adds up their gradients."""
 
 from __future__ import annotations
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from noise2text.diffusion.config_groups import NoiseFactorSearchConfig
 from noise2text.diffusion.degeneration_score import find_noise_factor
 from noise2text.diffusion.schedules import AdjustableRescaled, Rescaled, Schedule
 from noise2text.nn.embeddings import TokenEmbedding
-from noise2text.training.objective import Objective
+from noise2text.training.objective import DiffusionObjective, Objective
 from noise2text.training.objective_wrapper import ObjectiveWrapper
 
 __all__ = ["NoiseFactorSearch", "with_noise_factor_search"]
@@ -61,17 +62,15 @@ class NoiseFactorSearch(ObjectiveWrapper):
             self.rescaled.factor.fill_(found.factor)
 
 
-def with_noise_factor_search(
-    objective: Objective,
-    schedule: Schedule,
-    embedding: TokenEmbedding,
-    *,
-    every: int,
-    target: float,
-    rescale: Callable[[Schedule, float], Schedule] = Rescaled,
-) -> Objective:
-    """The objective that searches the factor of this schedule again; with `every` 0, the objective itself."""
-    if not every:
+def with_noise_factor_search(objective: DiffusionObjective, config: NoiseFactorSearchConfig) -> Objective:
+    """The objective that searches its noise factor again; without such a search, the objective itself."""
+    if not config.noise_factor_every:
         return objective
-    rescaled = next(part for part in schedule.modules() if isinstance(part, AdjustableRescaled))
-    return NoiseFactorSearch(objective, rescaled, embedding, every=every, target=target, rescale=rescale)
+    return NoiseFactorSearch(
+        objective,
+        next(part for part in objective.schedule.modules() if isinstance(part, AdjustableRescaled)),
+        objective.denoiser.embedding,
+        every=config.noise_factor_every,
+        target=config.max_dgs,
+        rescale=config.rescaling,
+    )

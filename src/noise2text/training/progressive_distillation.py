@@ -49,7 +49,7 @@ class StudentTimes(TimeSampler):
 class ProgressiveDistillation(DiffusionObjective):
     """The objective of a student of `steps` steps; the teacher is not trained and not saved.
 
-    Without a previous estimate at time 1, rows there are not self-conditioned, as in generation.
+    Rows at time 1 are not self-conditioned: generation has no earlier estimate there.
     """
 
     time_sampler: StudentTimes
@@ -64,8 +64,7 @@ class ProgressiveDistillation(DiffusionObjective):
     def first_estimate(
         self, z_t: Tensor, level: NoiseLevel, encoded: EncoderOutput, constraint: Constraint, draws: Draws
     ) -> Tensor:
-        first = super().first_estimate(z_t, level, encoded, constraint, draws)
-        return torch.where((draws.t == 1)[:, None, None], torch.zeros_like(first), first)
+        return _forget_at_start(super().first_estimate(z_t, level, encoded, constraint, draws), draws)
 
     @torch.no_grad()
     def make_targets(
@@ -78,7 +77,7 @@ class ProgressiveDistillation(DiffusionObjective):
         if draws.self_conditioned:
             level: NoiseLevel = self.schedule(draws.t, z0.shape[1])
             first = constraint.apply(teacher(z_t, level, encoded, constraint, None).z0)
-            guess = torch.where((draws.t == 1)[:, None, None], torch.zeros_like(first), first)
+            guess = _forget_at_start(first, draws)
         target = two_step_target(
             teacher,
             self.schedule,
@@ -93,6 +92,11 @@ class ProgressiveDistillation(DiffusionObjective):
 
 
 @torch.no_grad()
+def _forget_at_start(estimate: Tensor, draws: Draws) -> Tensor:
+    """The estimate (B, L, D), but zeros in rows at time 1."""
+    return torch.where((draws.t == 1)[:, None, None], torch.zeros_like(estimate), estimate)
+
+
 def two_step_target(
     teacher: Denoiser,
     schedule: Schedule,

@@ -22,7 +22,7 @@ from noise2text.data.batching import FEW_BUCKETS, bucket_shapes
 from noise2text.data.layouts.template import Template
 from noise2text.data.ragged import RaggedRows
 
-__all__ = ["Canvas", "Layout", "Source", "give_tokens"]
+__all__ = ["Canvas", "Layout", "Source", "count_before", "give_tokens"]
 
 
 @dataclass(frozen=True)
@@ -175,6 +175,12 @@ class Layout(ABC):
     def locate_targets(self, canvas: Canvas, tokens: Tensor) -> list[slice]:
         """The positions of each row's target; by default it begins at the first one."""
         return [slice(len(row)) for row in self.extract_targets(canvas, tokens)]
+
+
+def count_before(ended: Tensor) -> list[int]:
+    """How many positions of each row (B, L) come before the first where it has ended."""
+    counts: list[int] = (ended.cumsum(1) == 0).sum(1).tolist()
+    return counts
 
 
 def give_tokens(canvas: Canvas, tokens: Sequence[int], starts: Tensor) -> Canvas:

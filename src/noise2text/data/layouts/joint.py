@@ -19,7 +19,7 @@ from torch import Tensor
 
 from noise2text.core.errors import Problem
 from noise2text.data.batching import FEW_BUCKETS
-from noise2text.data.layouts.base import Canvas, Layout, Source, give_tokens
+from noise2text.data.layouts.base import Canvas, Layout, Source, count_before, give_tokens
 from noise2text.data.ragged import RaggedRows
 
 __all__ = ["NUM_SPECIAL_TOKENS", "InfillingLayout", "JointLayout", "PairGenerationLayout"]
@@ -177,5 +177,4 @@ class PairGenerationLayout(JointLayout):
         written = tokens[:, 1:]
         separates = (written == self.sep) & ((written == self.sep).cumsum(1) == 1)
         ended = ((written == self.eos) & ~separates) | (written == self.pad)  # BERT uses [SEP] for both
-        lengths = (ended.cumsum(1) == 0).sum(1).tolist()
-        return [slice(1, 1 + length) for length in lengths]
+        return [slice(1, 1 + length) for length in count_before(ended)]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from noise2text.data.batching import FEW_BUCKETS, bucket_shapes
-from noise2text.data.layouts.base import Canvas, Layout, Source, give_tokens
+from noise2text.data.layouts.base import Canvas, Layout, Source, count_before, give_tokens
 from noise2text.data.ragged import RaggedRows
 
 __all__ = ["PaddedTargetLayout"]
@@ -52,8 +52,7 @@ class PaddedTargetLayout(Layout):
         return give_tokens(canvas, [self.eos] + [self.pad] * self.width, ends)
 
     def extract_targets(self, canvas: Canvas, tokens: Tensor) -> list[list[int]]:
-        ended = (tokens == self.eos) | (tokens == self.pad)
-        lengths = (ended.cumsum(1) == 0).sum(1).tolist()
+        lengths = count_before((tokens == self.eos) | (tokens == self.pad))
         return [row[:length] for row, length in zip(tokens.tolist(), lengths, strict=True)]
 
     def non_padding_mask(self, canvas: Canvas) -> Tensor:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from noise2text.data.layouts.base import Canvas
+from noise2text.data.layouts.base import Canvas, count_before
 from noise2text.data.layouts.split import SplitLayout
 from noise2text.data.ragged import RaggedRows
 
@@ -40,5 +40,5 @@ class SplitWithEndLayout(SplitLayout):
         )
 
     def extract_targets(self, canvas: Canvas, tokens: Tensor) -> list[list[int]]:
-        lengths = ((tokens == self.eos).cumsum(1) == 0).sum(1).tolist()
+        lengths = count_before(tokens == self.eos)
         return [row[:length] for row, length in zip(tokens.tolist(), lengths, strict=True)]
