@@ -18,6 +18,7 @@ import numpy as np
 from noise2text.analysis.finding import LINE_STYLES, Finding, ResultRow
 from noise2text.analysis.linear_regression import LinearFit, critical_t, fit_line
 from noise2text.metrics.evaluate import References
+from noise2text.metrics.sacrebleu_sentences import sentence_bleu_metric
 
 __all__ = ["CORNER", "Comparison", "compare_systems", "relative_difference", "sentence_bleu"]
 
@@ -34,9 +35,7 @@ def relative_difference(a: Sequence[float] | np.ndarray, b: Sequence[float] | np
 
 def sentence_bleu(hypotheses: Sequence[str], references: References) -> tuple[list[float], str]:
     """sacrebleu's sentence BLEU with effective order, and its signature."""
-    from sacrebleu.metrics import BLEU
-
-    metric = BLEU(effective_order=True)
+    metric = sentence_bleu_metric()
     pairs = zip(hypotheses, references, strict=True)
     scores = [float(metric.sentence_score(text, list(own)).score) for text, own in pairs]
     return scores, str(metric.get_signature())

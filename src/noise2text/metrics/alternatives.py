@@ -20,10 +20,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
 
 from noise2text.metrics.metric import References, Statistics, count_references, mean_statistics
+from noise2text.metrics.sacrebleu_sentences import sentence_chrf_metric, sentence_chrf_signature
 
 __all__ = ["NEARLY_RIGHT", "RankedTexts", "label_alternatives", "measure_alternatives", "normalize_words"]
 
@@ -60,7 +59,7 @@ def rank_texts(texts: Sequence[str], references: Sequence[str]) -> RankedTexts:
     different: dict[str, str] = {}
     for text in texts:
         different.setdefault(normalize_words(text), text)
-    chrf, right = _sentence_chrf(), set(map(normalize_words, references))
+    chrf, right = sentence_chrf_metric(), set(map(normalize_words, references))
     quality = (chrf.sentence_score(text, list(references)).score for text in different.values())
     return RankedTexts(tuple(different), tuple(quality), tuple(words in right for words in different))
 
@@ -75,7 +74,7 @@ def measure_alternatives(
     ranked = [rank_texts(texts, own) for texts, own in zip(alternatives, references, strict=True)]
     signature = f"n:{n}|nrefs:{count_references(references)}"
     same = f"{signature}|case:lc|punct:no"
-    chrf = f"{signature}|mean:sentences|{_chrf_signature()}"
+    chrf = f"{signature}|mean:sentences|{sentence_chrf_signature().removeprefix('nrefs:1|')}"
     nearly = f"{same}|chrF:{NEARLY_RIGHT:g}+"
     named: Iterable[tuple[str, list[float], str]] = (
         ("best", [max(each.quality) for each in ranked if each.quality], chrf),
@@ -114,16 +113,3 @@ _LABELS = {
     "nearly_right": "nearly right texts",
     "different": "different texts",
 }
-
-
-@cache
-def _sentence_chrf() -> Any:
-    from sacrebleu.metrics import CHRF
-
-    return CHRF()
-
-
-def _chrf_signature() -> str:
-    metric = _sentence_chrf()
-    metric.sentence_score("a", ["a"])  # sacrebleu has a signature only once it has seen references
-    return str(metric.get_signature()).partition("|")[2]  # without the number of references

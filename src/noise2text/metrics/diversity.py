@@ -20,19 +20,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 
 from noise2text.metrics.mbr_utilities import UTILITIES
 from noise2text.metrics.metric import Score, Statistics, mean_statistics
+from noise2text.metrics.sacrebleu_sentences import sentence_bleu_metric, sentence_bleu_signature, split_13a
 
 __all__ = ["DIVERSITY_METRICS", "DiversityMetric", "dist_1", "div_4", "self_bleu"]
 
 CandidateLists = Sequence[Sequence[str]]  # the texts of each source
-Tokenize = Callable[[str], list[str]]
+Tokenize = Callable[[str], Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,9 @@ def _mean_self_bleu(texts: Sequence[str]) -> float | None:
     if len(texts) < 2 or not any(map(str.strip, texts)):
         return None
     others = ([*texts[:index], *texts[index + 1 :]] for index in range(len(texts)))
-    scores = (_sentence_bleu().sentence_score(text, rest) for text, rest in zip(texts, others, strict=True))
+    scores = (
+        sentence_bleu_metric().sentence_score(text, rest) for text, rest in zip(texts, others, strict=True)
+    )
     return fmean(score.score for score in scores)
 
 
@@ -123,25 +125,11 @@ def _diffuseq_self_bleu(texts: Sequence[str]) -> float | None:
     return 100 * float(utility_matrix[np.triu_indices(len(texts), k=1)].mean())
 
 
-# Tokens and signatures
+# Signatures
 
 
-def _words_13a(text: str) -> list[str]:
-    words: list[str] = _sentence_bleu().tokenizer(text).split()
-    return words
-
-
-@cache
-def _sentence_bleu() -> Any:
-    from sacrebleu.metrics import BLEU
-
-    return BLEU(effective_order=True)
-
-
-def _bleu_signature() -> str:
-    metric = _sentence_bleu()
-    metric.sentence_score("", [""])  # sacrebleu has a signature only once it has seen references
-    return f"refs:others|{str(metric.get_signature()).removeprefix('nrefs:1|')}"
+def _self_bleu_signature() -> str:
+    return f"refs:others|{sentence_bleu_signature().removeprefix('nrefs:1|')}"
 
 
 def _signature_13a() -> str:
@@ -157,10 +145,10 @@ def _diffuseq_bleu_signature() -> str:
 
 
 DIST_1 = DiversityMetric(
-    "dist_1", "dist-1", partial(_mean_distinct_unigrams, tokenize=_words_13a), _signature_13a
+    "dist_1", "dist-1", partial(_mean_distinct_unigrams, tokenize=split_13a), _signature_13a
 )
-DIV_4 = DiversityMetric("div_4", "div-4", partial(_distinct_4grams, tokenize=_words_13a), _signature_13a)
-SELF_BLEU = DiversityMetric("self_bleu", "self-BLEU", _mean_self_bleu, _bleu_signature)
+DIV_4 = DiversityMetric("div_4", "div-4", partial(_distinct_4grams, tokenize=split_13a), _signature_13a)
+SELF_BLEU = DiversityMetric("self_bleu", "self-BLEU", _mean_self_bleu, _self_bleu_signature)
 DIVERSITY_METRICS: tuple[DiversityMetric, ...] = (
     DIST_1,
     DIV_4,

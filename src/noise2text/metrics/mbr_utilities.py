@@ -13,8 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
-from itertools import chain
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,12 @@ from numpy.typing import NDArray
 
 from noise2text.metrics import pairwise_ngrams as ngrams
 from noise2text.metrics.pairwise_ngrams import NumberSymbols, TextPairs
+from noise2text.metrics.sacrebleu_sentences import (
+    sentence_bleu_metric,
+    sentence_bleu_signature,
+    sentence_chrf_signature,
+    split_13a,
+)
 
 __all__ = ["DIRECTIONS", "UTILITIES", "NgramUtility", "UtilityMatrices"]
 
@@ -113,33 +118,8 @@ def _count_shared(ours: Grams, theirs: Grams) -> tuple[int, ...]:
     )
 
 
-@cache
-def _sacrebleu() -> Any:
-    """sacrebleu's sentence BLEU, one per process, because it caches tokenised texts."""
-    from sacrebleu.metrics import BLEU
-
-    return BLEU(effective_order=True)
-
-
 def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
-
-
-@lru_cache(maxsize=1 << 16)
-def _word_13a(word: str) -> tuple[str, ...]:
-    if word.isalnum() and word.isascii():  # the rules are about other characters only
-        return (word,)
-    return tuple(_sacrebleu().tokenizer(word).split())
-
-
-def _words_13a(text: str) -> tuple[str, ...]:
-    """sacrebleu's 13a tokens, word by word: its rules never look past a space.
-
-    Only a line break after a hyphen can join two words.
-    """
-    if "\n" in text:
-        return tuple(_sacrebleu().tokenizer(text.rstrip()).split())
-    return tuple(chain.from_iterable(map(_word_13a, text.split())))
 
 
 def _characters(text: str) -> str:
@@ -150,7 +130,7 @@ def _characters(text: str) -> str:
 def _bleu(shared: tuple[int, ...], length: int, reference_length: int) -> float:
     """sacrebleu's sentence BLEU, from 0 to 100: exponential smoothing, effective order."""
     totals = [max(length - n, 0) for n in range(len(shared))]
-    bleu = _sacrebleu().compute_bleu(
+    bleu = sentence_bleu_metric().compute_bleu(
         list(shared), totals, length, reference_length, smooth_method="exp", effective_order=True
     )
     return float(bleu.score)
@@ -160,7 +140,7 @@ def _bleu(shared: tuple[int, ...], length: int, reference_length: int) -> float:
 def _bleu_corpus(shared: tuple[int, ...], length: int, reference_length: int) -> float:
     """sacrebleu's corpus BLEU of a corpus of one text, from 0 to 100: 0 for fewer than four words."""
     totals = [max(length - n, 0) for n in range(len(shared))]
-    bleu = _sacrebleu().compute_bleu(
+    bleu = sentence_bleu_metric().compute_bleu(
         list(shared), totals, length, reference_length, smooth_method="exp", effective_order=False
     )
     return float(bleu.score)
@@ -203,22 +183,8 @@ def _precision(shared: tuple[int, ...], length: int, reference_length: int) -> f
     return shared[0] / length if length else 0.0
 
 
-def _bleu_signature() -> str:
-    bleu = _sacrebleu()
-    bleu.sentence_score("", [""])  # sacrebleu has no signature before it has seen references
-    return str(bleu.get_signature())
-
-
 def _bleu_corpus_signature() -> str:
-    return _bleu_signature().replace("eff:yes", "eff:no")
-
-
-def _chrf_signature() -> str:
-    from sacrebleu.metrics import CHRF
-
-    chrf = CHRF()
-    chrf.sentence_score("", [""])
-    return str(chrf.get_signature())
+    return sentence_bleu_signature().replace("eff:yes", "eff:no")
 
 
 def _nltk4_signature() -> str:
@@ -232,10 +198,10 @@ def _unigram_signature() -> str:
 UTILITIES: dict[str, NgramUtility] = {
     utility.name: utility
     for utility in (
-        NgramUtility("bleu", _words_13a, ngrams.number_words, 4, _bleu, ngrams.bleu, _bleu_signature),
+        NgramUtility("bleu", split_13a, ngrams.number_words, 4, _bleu, ngrams.bleu, sentence_bleu_signature),
         NgramUtility(
             "bleu-corpus",
-            _words_13a,
+            split_13a,
             ngrams.number_words,
             4,
             _bleu_corpus,
@@ -245,7 +211,9 @@ UTILITIES: dict[str, NgramUtility] = {
         NgramUtility(
             "bleu-nltk4", _words, ngrams.number_words, 4, _bleu_nltk4, ngrams.bleu_nltk4, _nltk4_signature
         ),
-        NgramUtility("chrf", _characters, ngrams.number_characters, 6, _chrf, ngrams.chrf, _chrf_signature),
+        NgramUtility(
+            "chrf", _characters, ngrams.number_characters, 6, _chrf, ngrams.chrf, sentence_chrf_signature
+        ),
         NgramUtility(
             "unigram", _words, ngrams.number_words, 1, _precision, ngrams.precision, _unigram_signature
         ),
