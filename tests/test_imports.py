@@ -1,11 +1,15 @@
-"""Training and generation import only what a bare machine with torch has; import-linter checks the rooms."""
+"""Training and generation import only what a bare machine with torch has, and every list of the rooms is the
+one that import-linter checks.
+"""
 
 from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,6 +17,7 @@ import pytest
 import noise2text
 
 ROOT = Path(noise2text.__file__).parent
+REPOSITORY = ROOT.parents[1]
 PAGE = {ROOT / "serving" / f"{name}.py" for name in ("result", "page_data", "page_file", "animation")}
 FREE = {
     ROOT / "__init__.py",
@@ -23,6 +28,24 @@ FREE = {
 """What imports lazily, what a person calls, and the service, which is an extra: it may import more."""
 MODULES = sorted(set(ROOT.rglob("*.py")) - FREE)
 ALLOWED = {"noise2text", "torch", "numpy", "tokenizers", "safetensors", "typing_extensions", "triton"}
+
+
+def rooms_of_import_linter() -> list[str]:
+    """The rooms in import order: the layers of pyproject.toml, without the module `__main__`."""
+    settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["importlinter"]
+    (layers,) = (contract["layers"] for contract in settings["contracts"] if contract["type"] == "layers")
+    return [room for room in reversed(layers) if room != "__main__"]
+
+
+def test_the_rooms_are_the_folders_of_the_package() -> None:
+    folders = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    assert set(rooms_of_import_linter()) == folders
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_a_table_of_rooms_has_the_rooms_of_import_linter_in_its_order(page: str) -> None:
+    table = (REPOSITORY / page).read_text().partition("| room |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)/?` \|", table, re.MULTILINE) == rooms_of_import_linter()
 
 
 def imported_packages(path: Path) -> set[str]:
