@@ -11,10 +11,9 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from noise2text.acceleration.int8 import Int8Linear
-from noise2text.acceleration.onnx_runtime import OnnxDenoiser
 from noise2text.core.errors import Problem
 from noise2text.models import Model
+from noise2text.models.accelerate import is_exported, list_linear_layers
 
 __all__ = [
     "count_flops",
@@ -64,7 +63,7 @@ def measure_peak_flops(device: torch.device, dtype: torch.dtype) -> float:
 
 def count_flops(model: Model, call: Callable[[], object]) -> float:
     """The FLOPs of the products with weights in a call; 0 if onnxruntime computes them."""
-    if any(isinstance(module, OnnxDenoiser) for module in model.modules()):
+    if is_exported(model):
         return 0.0
     with count_linear_flops(model) as total:
         call()
@@ -76,10 +75,10 @@ def count_linear_flops(model: Model) -> Iterator[list[int]]:
     """A running count of the FLOPs of the linear layers, without CUDA graphs, which bypass the hooks."""
     total = [0]
 
-    def count(module: nn.Linear | Int8Linear, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        total[0] += 2 * module.in_features * output.numel()
+    def count(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        total[0] += 2 * inputs[0].shape[-1] * output.numel()
 
-    hooks = [m.register_forward_hook(count) for m in model.modules() if isinstance(m, nn.Linear | Int8Linear)]
+    hooks = [layer.register_forward_hook(count) for layer in list_linear_layers(model)]
     before, model.use_cuda_graphs = model.use_cuda_graphs, False
     try:
         yield total

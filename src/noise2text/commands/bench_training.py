@@ -35,6 +35,7 @@ from noise2text.data.layouts.base import Canvas
 from noise2text.data.ragged import RaggedRows
 from noise2text.data.tokenizer import Tokenizer
 from noise2text.models import Model
+from noise2text.models.accelerate import missing_acceleration
 from noise2text.models.folder import load_config
 from noise2text.models.registry import Recipe
 from noise2text.models.shipped import find_model_folder
@@ -191,8 +192,11 @@ def measure_training(
 def _accelerate(acceleration: str, eager_pass: EagerPass) -> TrainingPass:
     if acceleration == "none":
         return eager_pass
-    from noise2text.acceleration.cuda_graph_training import CudaGraphTrainingPass
-    from noise2text.acceleration.fused import fuse
+    try:
+        from noise2text.acceleration.cuda_graph_training import CudaGraphTrainingPass
+        from noise2text.acceleration.fused import fuse
+    except ImportError as error:
+        raise missing_acceleration(f"Training with the acceleration {acceleration}") from error
 
     objective = eager_pass.strategy.objective
     if acceleration == "compiled":

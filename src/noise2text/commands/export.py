@@ -7,19 +7,20 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from noise2text.acceleration.int8 import quantize_linears
-from noise2text.acceleration.onnx_export import export_onnx, onnx_graphs
-from noise2text.acceleration.onnx_runtime import OnnxDenoiser, OnnxRuntimeConfig, hash_graph
 from noise2text.core.errors import Problem
 from noise2text.core.files import explain_write_failures, flush_to_disk
 from noise2text.core.locks import lock_output
 from noise2text.models import DiffusionModel, Model
+from noise2text.models.accelerate import missing_acceleration
 from noise2text.models.exported import find_network, replace_network
 from noise2text.models.folder import load, load_config, load_engine, save
+
+if TYPE_CHECKING:
+    from noise2text.acceleration.onnx_runtime import OnnxRuntimeConfig
 
 __all__ = ["PRECISIONS", "Agreement", "check_export", "export", "require_export_folder"]
 
@@ -43,6 +44,12 @@ def export(model_folder: Path, out: Path, *, precision: str = "float32") -> Onnx
 
 def _export(model_folder: Path, out: Path, *, precision: str) -> OnnxRuntimeConfig:
     """The runtime configuration, after the graphs and the model folder are written."""
+    try:
+        from noise2text.acceleration.int8 import quantize_linears
+        from noise2text.acceleration.onnx_export import export_onnx, onnx_graphs
+        from noise2text.acceleration.onnx_runtime import OnnxDenoiser, OnnxRuntimeConfig, hash_graph
+    except ImportError as error:
+        raise missing_acceleration("An export") from error
     if precision not in PRECISIONS:
         raise Problem(f"A model is exported in {' or '.join(PRECISIONS)}, not in {precision!r}.")
     recipe, config = load_config(model_folder)

@@ -1,6 +1,7 @@
 """The few lines by which models call `noise2text.acceleration`; without that folder they do nothing.
 
-Every function falls back to plain PyTorch when the folder cannot be imported.
+Every function falls back to plain PyTorch when the folder cannot be imported. What cannot do without it, such
+as an export, raises the Problem of `missing_acceleration`.
 """
 
 from __future__ import annotations
@@ -16,12 +17,20 @@ from noise2text.generation.decoder import Stage
 from noise2text.generation.executor import EAGER, Executor
 
 __all__ = [
+    "is_exported",
     "is_quantized",
+    "list_linear_layers",
     "make_batch_invariant_on_cpu",
     "make_cuda_graph_executor",
+    "missing_acceleration",
     "prepare_for_inference",
     "run_stages",
 ]
+
+
+def missing_acceleration(what: str) -> Problem:
+    """The Problem of something that needs the folder, such as "An export"."""
+    return Problem(f"{what} needs noise2text.acceleration, which is missing here.")
 
 
 def prepare_for_inference(
@@ -33,9 +42,7 @@ def prepare_for_inference(
         from noise2text.acceleration.triton_layers import accelerate_for_inference
     except ImportError as error:
         if precision == "int8":
-            raise Problem(
-                "The precision int8 needs noise2text.acceleration, which is missing here."
-            ) from error
+            raise missing_acceleration("The precision int8") from error
         return
     if device.type == "cuda":
         accelerate_for_inference(model)
@@ -50,6 +57,27 @@ def make_batch_invariant_on_cpu(model: nn.Module, device: torch.device) -> None:
         return
     if device.type == "cpu":
         make_batch_invariant(model)
+
+
+def list_linear_layers(model: nn.Module) -> list[nn.Module]:
+    """The model's layers that multiply by a matrix of weights, those in int8 included."""
+    kinds: tuple[type[nn.Module], ...] = (nn.Linear,)
+    try:
+        from noise2text.acceleration.int8 import Int8Linear
+    except ImportError:
+        pass
+    else:
+        kinds = (nn.Linear, Int8Linear)
+    return [module for module in model.modules() if isinstance(module, kinds)]
+
+
+def is_exported(model: nn.Module) -> bool:
+    """Whether onnxruntime computes the model's network."""
+    try:
+        from noise2text.acceleration.onnx_runtime import OnnxDenoiser
+    except ImportError:
+        return False
+    return any(isinstance(module, OnnxDenoiser) for module in model.modules())
 
 
 def is_quantized(model: nn.Module) -> bool:

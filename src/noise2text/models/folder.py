@@ -24,6 +24,7 @@ from noise2text.core.json_files import read_json_object, to_json
 from noise2text.core.version import __version__
 from noise2text.core.weights_file import WeightsFile
 from noise2text.data.tokenizer import Tokenizer
+from noise2text.models.accelerate import missing_acceleration
 from noise2text.models.base import Model, ModelOrigin
 from noise2text.models.exported import check_device, load_onnx_network
 from noise2text.models.limits import build_within_limits
@@ -175,8 +176,10 @@ def _parse_engine(contents: Mapping[str, Any], path: Path) -> OnnxRuntimeConfig 
     value = contents.get("engine")
     if value is None:
         return None
-    from noise2text.acceleration.onnx_runtime import OnnxRuntimeConfig
-
+    try:
+        from noise2text.acceleration.onnx_runtime import OnnxRuntimeConfig
+    except ImportError as error:
+        raise missing_acceleration("An exported model") from error
     return OnnxRuntimeConfig.of(value, path)
 
 
