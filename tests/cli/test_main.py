@@ -181,9 +181,30 @@ def test_a_mistake_is_one_sentence_and_a_failure(
             "analyse lengths --output O",
             "There is no option --output; did you mean --hyp? See `noise2text analyse -h`.",
         ),
+        *[
+            (
+                f"{command} cdcd {option} 3",
+                f"{command} takes settings as --set NAME=VALUE and has no option {option}; {explanation} "
+                f"See `noise2text {command} -h`.",
+            )
+            for command, option, explanation in (
+                ("train", "--seed", "it is the setting run.seed."),
+                ("train", "--lr", "it is the setting optim.lr."),
+                ("config", "--lr", "it is the setting optim.lr."),
+                ("train", "--learning-rate", "it is called optim.lr."),
+                ("train", "--steps", "it is the setting optim.steps or generation.steps."),
+                ("train", "--epochs", "training counts updates, not epochs: set optim.steps."),
+                (
+                    "train",
+                    "--batch-size",
+                    "a batch counts padded tokens, not sentences: set optim.max_tokens.",
+                ),
+                ("train", "--output-dir", "a run's folder is the argument out."),
+            )
+        ],
         (
-            "train cdcd --seed 3",
-            "There is no option --seed; settings are given as --set NAME=VALUE. See `noise2text train -h`.",
+            "train nothing --lr 3",
+            "There is no option --lr; settings are given as --set NAME=VALUE. See `noise2text train -h`.",
         ),
         ("vote A B -x", "There is no option -x. See `noise2text vote -h`."),
         ("generate M --input", "The option --input needs a value. See `noise2text generate -h`."),

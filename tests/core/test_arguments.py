@@ -60,6 +60,16 @@ def test_a_folder_is_text_or_a_path() -> None:
         ({"callbacks": [print]}, "takes callbacks such as noise2text.WandbLogger()"),
         ({"device": [1]}, r"There is no device \[1\] here"),
         ({"train": None}, "Pairs are a file, a list of rows"),
+        (
+            {"lr": 1e-3},
+            r"as changes={\"optim.lr\": 1e-3}, and has no argument lr; it is the setting optim.lr",
+        ),
+        ({"batch_size": 4}, "no argument batch_size; a batch counts padded tokens, .*: set optim.max_tokens"),
+        ({"epochs": 4}, "no argument epochs; training counts updates, not epochs: set optim.steps"),
+        ({"learning_rate": 4}, "no argument learning_rate; it is called optim.lr"),
+        ({"vaild": "x"}, "train has no argument vaild; did you mean valid"),
+        ({"qqq": "x"}, "train has no argument qqq; there are recipe, train, valid, "),
+        ({"recipe": "diformer", "lr": 1}, "train has no argument lr; there are recipe"),
     ],
 )
 def test_train_names_a_mistake_before_it_writes(

@@ -8,13 +8,11 @@ from typing import Any, ClassVar
 
 from typer.core import TyperCommand, TyperGroup
 
-from noise2text.cli.usage_errors import name_argument, name_command, refuse_unknown_settings
+from noise2text.cli.usage_errors import WORDS, name_argument, name_command, refuse_unknown_settings
 from noise2text.core.errors import Problem, abbreviate, find_closest
 
 __all__ = ["CommandWithPanels", "GroupedCommands"]
 
-_WORDS = "noise2text.words"
-"""Where a context keeps the words of its command line."""
 _NARROW = 60
 """Below this many columns, an explanation begins under its option, not beside it."""
 
@@ -23,7 +21,7 @@ class CommandWithPanels(TyperCommand):
     """A command whose --help lists options by their `rich_help_panel`, without colour or frames."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        ctx.meta[_WORDS] = list(args)  # --help ends the parsing before the model is known
+        ctx.meta[WORDS] = list(args)  # --help ends the parsing before the model is known
         before_texts = args[: args.index("--")] if "--" in args else list(args)
         with name_command(ctx):
             left = super().parse_args(ctx, args)
@@ -59,7 +57,7 @@ class CommandWithPanels(TyperCommand):
         panels = self.help_rows(ctx)
         panels["Options"] = panels.pop("Options")  # last, with --help
         if ctx.allow_extra_args:
-            panels |= _settings_of_model(ctx.meta.get(_WORDS, []))
+            panels |= _settings_of_model(ctx.meta.get(WORDS, []))
         for heading, rows in panels.items():
             _write_rows(formatter, heading, rows)
 

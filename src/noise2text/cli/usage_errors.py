@@ -18,10 +18,20 @@ import typer
 
 from noise2text.core.errors import Problem, abbreviate, find_closest
 
-__all__ = ["UsageError", "name_argument", "name_command", "refuse_unknown_settings", "show_usage_error"]
+__all__ = [
+    "WORDS",
+    "UsageError",
+    "name_argument",
+    "name_command",
+    "refuse_unknown_settings",
+    "show_usage_error",
+]
 
 UsageError: Any = typer.BadParameter.__base__
 """What typer raises for a command line that it does not understand."""
+
+WORDS = "noise2text.words"
+"""Where a context keeps the words of its command line."""
 
 MAX_NAME = 80
 _RENAMED = {
@@ -66,10 +76,10 @@ def name_argument(parameter: Any) -> str:
 def refuse_unknown_settings(context: Any, words: Sequence[str]) -> None:
     """Raise a Problem for an option that neither the command nor its model has, if the name of one is close.
 
-    Words that people use for a setting, and other names, are left to whatever reads the settings. A model
-    that cannot be read is left to whatever loads it.
+    Words that people use for settings, and other names, are left to whatever reads the settings. A model that
+    cannot be read is left to whatever loads it.
     """
-    from noise2text.core.setting_words import is_synonym
+    from noise2text.core.setting_words import is_known_word
 
     given = [word.partition("=")[0].removeprefix("--") for word in words if word.startswith("--")]
     pairs = pairwise(["", *words])
@@ -87,7 +97,7 @@ def refuse_unknown_settings(context: Any, words: Sequence[str]) -> None:
             )
     for each in given:
         name = each.replace("-", "_")
-        if settings and name not in settings and not is_synonym(name, settings):
+        if settings and name not in settings and not is_known_word(name, settings):
             options = [known.replace("_", "-") for known in settings] + _list_options(context)
             closest = find_closest(each, options)
             if closest is not None:
@@ -103,9 +113,16 @@ def _explain(error: Any, command: str) -> str:
     if hasattr(error, "possibilities"):
         name = option.lstrip("-")
         options = _list_options(error.ctx)
+        takes_settings = "set" in options and option.startswith("--")
+        explained = _explain_setting(name, error.ctx) if takes_settings else None
+        if explained is not None:
+            return (
+                f"{command} takes settings as --set NAME=VALUE and has no option {option[:MAX_NAME]}; "
+                f"{explained}"
+            )
         found = _RENAMED.get((command, name)) or find_closest(name, options)
         hint = f"; did you mean --{found}?" if found else "."
-        if not found and "set" in options and option.startswith("--"):
+        if not found and takes_settings:
             hint = "; settings are given as --set NAME=VALUE."
         return f"There is no option {option[:MAX_NAME]}{hint}"
     if option is not None:
@@ -126,6 +143,19 @@ def _explain(error: Any, command: str) -> str:
     if kind is not None:
         return f"{name[0].upper()}{name[1:]} takes {kind}."
     return f"{name[0].upper()}{name[1:]} does not take this value: {message[:1].lower()}{message[1:]}."
+
+
+def _explain_setting(name: str, context: Any) -> str | None:
+    """What an option's name stands for among the settings of the recipe in the words; None for nothing."""
+    from noise2text.core.config import describe
+    from noise2text.core.setting_words import explain_misplaced_setting
+    from noise2text.models.registry import list_recipes
+
+    recipes = list_recipes()
+    recipe = next((recipes[word] for word in context.meta.get(WORDS, ()) if word in recipes), None)
+    if recipe is None:
+        return None
+    return explain_misplaced_setting(name, [each for each, _, _ in describe(recipe.preset())])
 
 
 def _list_options(context: Any) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from noise2text.core.config import apply_overrides, describe
 from noise2text.core.errors import Problem, abbreviate, find_closest
-from noise2text.core.setting_words import is_synonym
+from noise2text.core.setting_words import is_known_word
 from noise2text.generation.alternatives import FLOOR, draw_enough_candidates
 from noise2text.models import Model
 
@@ -65,7 +65,7 @@ class Chat:
             key = find_closest(key.replace("-", "_"), [*settings, *self.numbers]) or "steps"
             raise Problem(f"There is no command :set; write :{key} {rest.strip() or 10}.")
         closest = find_closest(name, known)
-        if name not in known and closest is not None and not is_synonym(name, settings):
+        if name not in known and closest is not None and not is_known_word(name, settings):
             raise Problem(
                 f"There is no :{name[:MAX_NAME]}; did you mean :{closest}? :help lists the commands."
             )

@@ -7,10 +7,11 @@ the best few), `checkpoint-…` the point to resume from, `data` the tokens, met
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial, wraps
+from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
 from noise2text.commands.display import Display, SilentDisplay, require_display
 from noise2text.commands.run_card import write_run_card
@@ -19,17 +20,44 @@ from noise2text.commands.run_setup import OpenRun, RunSetup, change_config
 from noise2text.commands.training_run import TrainingRun
 from noise2text.commands.validation import score_generations
 from noise2text.core.arguments import parse_flag, parse_path, require_new_folder_name, require_settings
+from noise2text.core.config import describe
 from noise2text.core.devices import find_device
+from noise2text.core.errors import Problem, suggest
+from noise2text.core.setting_words import explain_misplaced_setting
 from noise2text.models import Model
 from noise2text.models.folder import load, save
-from noise2text.models.registry import Fit, find_recipe
+from noise2text.models.registry import Fit, find_recipe, list_recipes
 from noise2text.training.callbacks import Callbacks, TrainingCallback, TrainingStart, require_callbacks
 from noise2text.training.loggers import MetricsFile
 from noise2text.training.process_group import ProcessGroup
 
 __all__ = ["train"]
 
+P = ParamSpec("P")
 
+
+def _explain_unknown_arguments(function: Callable[P, Model]) -> Callable[P, Model]:
+    """The function, in which an argument that it does not have is a Problem that says where settings go."""
+    arguments = signature(function).parameters
+
+    @wraps(function)
+    def explaining(*values: P.args, **named: P.kwargs) -> Model:
+        for name in (each for each in named if each not in arguments):
+            recipe = list_recipes().get(str(values[0] if values else named.get("recipe")))
+            settings = [] if recipe is None else [each for each, _, _ in describe(recipe.preset())]
+            explained = explain_misplaced_setting(name, settings)
+            if explained is None:
+                raise Problem(f"train has no argument {name}; {suggest(name, arguments)}")
+            raise Problem(
+                f'train takes settings by name, such as changes={{"optim.lr": 1e-3}}, and has no argument '
+                f"{name}; {explained}"
+            )
+        return function(*values, **named)
+
+    return explaining
+
+
+@_explain_unknown_arguments
 def train(
     recipe: str,
     *,
