@@ -132,9 +132,9 @@ def build_network(family: PretrainedFamily, config: PretrainedConfig, tokenizer:
     try:
         model = family.models.from_config(architecture, dtype=torch.float32)
         lacks_cache = family is CAUSAL_FAMILY and not returns_kv_cache(model)
-    except ValueError as error:
-        raise wrong_family from error
     except Exception as error:  # whatever the library raises for values that it did not expect
+        if isinstance(error, ValueError) and "Unrecognized configuration class" in str(error):
+            raise wrong_family from error
         raise Problem(
             f"transformers cannot build the {architecture.model_type} of the setting architecture: "
             f"{first_line(error)}."
