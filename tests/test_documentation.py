@@ -94,7 +94,8 @@ def test_every_command_parses(page: Path) -> None:
     for line in commands(page):
         command, *arguments = shlex.split(line, comments=True)[1:]
         built = root.get_command(parent, command)
-        built.make_context(command, arguments, parent=parent)  # raises if typer refuses it
+        context = built.make_context(command, arguments, parent=parent)  # raises if typer refuses it
+        assert context.command is built, line
 
 
 @pytest.mark.parametrize("page", LIVING_PAGES, ids=name)

@@ -34,8 +34,8 @@ def naive(table: np.ndarray, word: int, z: np.ndarray) -> float:
     """Definition 1 and equation 7 word by word, in numpy and scipy."""
 
     def loss(x: np.ndarray, y: int) -> float:
-        surprise = logsumexp(table @ x) - table[y] @ x
-        return float(np.mean((x - table[y]) ** 2) + surprise)
+        nll = logsumexp(table @ x) - table[y] @ x
+        return float(np.mean((x - table[y]) ** 2) + nll)
 
     answer = min(range(len(table)), key=lambda y: loss(z, y))
     return loss(table[answer], word)
@@ -75,6 +75,7 @@ def test_two_words_on_a_line_have_the_closed_form_of_dgs() -> None:
     """Words at ±1 in one dimension: right when α·e + σ·ε is on the word's side, Φ(α/σ)."""
     case = ScheduleAndEmbeddings(SqrtSchedule(), torch.tensor([[-1.0], [1.0]]))
     found = degeneration_curves({"sqrt": case}, cells=10, samples=20_000)
+    assert len(found.rows) == 10
     for row in found.rows:
         alpha_bar = SqrtSchedule().alpha_bar(torch.tensor(row["time"], dtype=torch.float64)).item()
         expected = norm.cdf(math.sqrt(alpha_bar / (1 - alpha_bar)))

@@ -27,11 +27,12 @@ FEW: dict[str, Any] = {"steps": 4, "stop_early": 0}
 
 @pytest.mark.parametrize("name", DIFFUSION)
 def test_each_number_of_candidates_scores_what_a_run_with_so_many_would(name: str) -> None:
-    model, how = tiny(name), FEW
-    found = quality_by_candidates({name: model}, PAIRS, counts=(1, 2, 5), seed=2, settings=how)
+    model = tiny(name)
+    found = quality_by_candidates({name: model}, PAIRS, counts=(1, 2, 5), seed=2, settings=FEW)
     alone: dict[str, Any] = {"length_beam": 1} if name == "difformer" else {}
+    assert [row["drawn"] for row in found.rows] == [1, 2, 5]
     for row in found.rows:
-        made = model.generate(SOURCES, seed=2, noise_beam=row["drawn"], **how, **alone)
+        made = model.generate(SOURCES, seed=2, noise_beam=row["drawn"], **FEW, **alone)
         assert row["bleu"] == pytest.approx(oracle(made.texts))
         assert row["candidates"] == row["drawn"] == len(made.candidates[0])
 
@@ -46,10 +47,10 @@ def test_more_candidates_never_change_the_first_ones(name: str) -> None:
 
 
 def test_several_lengths_each_have_so_many_noises() -> None:
-    model, how = tiny("difformer"), FEW | {"length_beam": 3}
-    found = quality_by_candidates({"d": model}, PAIRS, counts=(1, 4), settings=how)
+    model, settings = tiny("difformer"), FEW | {"length_beam": 3}
+    found = quality_by_candidates({"d": model}, PAIRS, counts=(1, 4), settings=settings)
     assert [row["candidates"] for row in found.rows] == [3, 12]
-    made = model.generate(SOURCES, noise_beam=1, **how)
+    made = model.generate(SOURCES, noise_beam=1, **settings)
     assert found.rows[0]["bleu"] == pytest.approx(oracle(made.texts))
 
 
@@ -73,8 +74,8 @@ def test_each_number_of_steps_scores_what_a_run_with_so_many_would(name: str) ->
     model = tiny(name)
     found = quality_by_steps({name: model}, PAIRS, counts=(1, 3), seed=2)
     for row, count in zip(found.rows, (1, 3), strict=True):
-        how: dict[str, Any] = {"iterations": count} if name == "cmlm" else {"steps": count, "stop_early": 0}
-        made = model.generate(SOURCES, seed=2, **how)
+        steps: dict[str, Any] = {"iterations": count} if name == "cmlm" else {"steps": count, "stop_early": 0}
+        made = model.generate(SOURCES, seed=2, **steps)
         assert row["steps"] == count
         assert row["bleu"] == pytest.approx(oracle(made.texts))
         assert row["seconds"] * row["sentences_per_second"] == pytest.approx(len(PAIRS))  # type: ignore[operator]

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -228,20 +227,26 @@ def test_an_output_has_one_writer(
     assert len(out.read_text().splitlines()) == len(TEXTS)
 
 
+def write_until_a_bad_line(out: Path, *texts: str, started_with: dict[str, str] | None) -> None:
+    with open_output_file(out, started_with=started_with) as lines:
+        for text in texts:
+            lines.write(text)
+        raise Problem("a bad line")
+
+
 def test_an_older_output_stays_until_the_new_one_is_whole(tmp_path: Path) -> None:
     out = tmp_path / "out.txt"
     out.write_text("old\n")
-    with suppress(Problem), open_output_file(out, started_with={}) as lines:
-        lines.write("new")
-        raise Problem("a bad line")
+    with pytest.raises(Problem, match="a bad line"):
+        write_until_a_bad_line(out, "new", started_with={})
     assert out.read_text() == "old\n"
     with open_output_file(out, resume=True, started_with={}) as lines:
         assert lines.resumed == 1
         lines.write("newer")
     assert out.read_text() == "new\nnewer\n"
     for started_with in (None, {"numbers": "others"}):
-        with suppress(Problem), open_output_file(out, started_with=started_with):
-            raise Problem("a mistake before the first line")
+        with pytest.raises(Problem, match="a bad line"):
+            write_until_a_bad_line(out, started_with=started_with)
         require_same_job(out, {}, from_pipe=False)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".out.txt.job.json", "out.txt"]
     with open_output_file(out) as lines:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import UserList
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,6 @@ import noise2text
 from noise2text.core.arguments import parse_path, require_new_folder_name, require_texts
 from noise2text.core.errors import Problem
 from noise2text.data.tokenizer import learn_characters
-
-
-def test_any_sequence_of_texts_will_do() -> None:
-    for texts in (["a"], ("a",), []):
-        require_texts(texts, where="generate")
 
 
 @pytest.mark.parametrize("wrong", [np.array("a"), str, {"a": 1}, {"a"}, b"a", iter(["a"])])
@@ -117,6 +113,14 @@ FAST: dict[str, Any] = {"steps": 6, "length_beam": 1}
 def test_generate_names_a_mistake(model: Any, wrong: dict[str, Any], refusal: str) -> None:
     with pytest.raises(Problem, match=f"^generate .*{refusal}"):
         model.generate(["Hallo."], **FAST | wrong)
+
+
+@pytest.mark.parametrize(
+    "texts", [("Hallo.", "Danke."), np.array(["Hallo.", "Danke."]), UserList(["Hallo.", "Danke."])]
+)
+def test_any_sequence_of_texts_will_do(model: Any, texts: Any) -> None:
+    assert model.generate(texts, **FAST).texts == model.generate(["Hallo.", "Danke."], **FAST).texts
+    assert model.generate(texts[:0], **FAST).texts == []
 
 
 def test_values_of_numpy_are_those_of_python(model: Any) -> None:

@@ -163,7 +163,9 @@ def test_special_tokens_are_never_written_and_no_text_is_too_long(tokenizer: Tok
 
 
 def test_candidates_come_best_first_and_differ(tokenizer: Tokenizer) -> None:
-    for candidates in decode(build_model("transformer", tokenizer), beam=6):
+    decoded = decode(build_model("transformer", tokenizer), beam=6)
+    assert len(decoded) == len(ROWS)
+    for candidates in decoded:
         assert candidates.scores == sorted(candidates.scores, reverse=True)
         assert len({tuple(row) for row in candidates.tokens}) == 6
 

@@ -47,7 +47,9 @@ def test_a_fixed_token_never_changes(tokenizer: Tokenizer) -> None:
     model = make("diffuseq-autoregressive", tokenizer)
     rows = tokenizer.encode(TEXTS)
     decoder = model.build_decoder(dataclasses.replace(model.generation_config, steps=3, noise_beam=2))
-    for candidates in decoder.decode(SourceBatch(rows, [0, 1, 2]), trace=True):
+    decoded = decoder.decode(SourceBatch(rows, [0, 1, 2]), trace=True)
+    assert len(decoded) == len(rows)
+    for candidates in decoded:
         assert len(candidates.steps) > 6
         assert len({tuple(step.clean[0]) for step in candidates.steps}) > 6  # the rounds do not agree
         for candidate, row in enumerate(candidates.tokens):

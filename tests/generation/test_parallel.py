@@ -35,7 +35,9 @@ def decode(
 def test_there_are_length_beam_times_noise_beam_candidates_and_a_step_for_each_time(
     small: Make,
 ) -> None:
-    for candidates in decode(small()):
+    decoded = decode(small())
+    assert len(decoded) == len(ROWS)
+    for candidates in decoded:
         assert len(candidates.tokens) == len(candidates.scores) == 6
         lengths = [len(row) for row in candidates.tokens]
         assert lengths[0] == lengths[1]

@@ -33,6 +33,8 @@ def test_a_result_holds_the_text_its_candidates_and_its_steps(small: Make) -> No
             means = [sum(row) for row in value["utilities"]]
             assert means[value["chosen"]] == pytest.approx(max(means))
             assert "".join(value["steps"][-1]["tokens"]) == value["text"]
+        else:
+            assert (value["source"], value["text"], value["candidates"]) == ("", "", [])
 
 
 def test_lengths_count_tokens(small: Make) -> None:

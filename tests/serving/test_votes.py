@@ -7,7 +7,6 @@ import os
 import sqlite3
 import threading
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -136,18 +135,30 @@ def test_a_damaged_vote_is_named(tmp_path: Path, row: tuple[object, ...]) -> Non
         test.export_lines()
 
 
+def read_votes(folder: Path) -> list[dict[str, object]] | None:
+    """The votes in a file, or None if it is refused in a sentence."""
+    try:
+        return [json.loads(line) for line in make_test(folder).export_lines().splitlines()]
+    except Problem:
+        return None
+
+
 def test_a_damaged_file_is_a_problem_or_has_votes(tmp_path: Path) -> None:
     test = make_test(tmp_path)
     for number in range(1, 21):
         test.vote("someone", number, "equal")
     whole, path = test.book.path.read_bytes(), test.book.path
+    outcomes = []
     for place in range(0, len(whole), 97):
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x41]) + whole[place + 1 :])
-        with suppress(Problem):
-            make_test(tmp_path).export_lines()
-        path.write_bytes(whole[:place])
-        with suppress(Problem):
-            make_test(tmp_path).export_lines()
+        for damaged in (whole[:place] + bytes([whole[place] ^ 0x41]) + whole[place + 1 :], whole[:place]):
+            path.write_bytes(damaged)
+            outcomes.append(read_votes(tmp_path))
+    assert None in outcomes
+    read = [votes for votes in outcomes if votes is not None]
+    assert any(len(votes) == 20 for votes in read)
+    for vote in (vote for votes in read for vote in votes):
+        assert vote["preferred"] in ("a", "b", "equal")
+        assert str(vote["a"]).removeprefix("by A") == str(vote["source"]).removeprefix("source")
 
 
 def test_a_pipe_holds_no_votes(tmp_path: Path) -> None:
