@@ -209,13 +209,12 @@ def test_captured_autoregressive_decoding_writes_the_eager_texts(
     options: dict[str, Any],
     graph_executor: CudaGraphExecutor,
     tokenizer: Tokenizer,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     recipe = find_recipe(name)
     torch.manual_seed(0)
     model = recipe.build(recipe.preset("tiny"), tokenizer).eval()
     plain = [model.generate(TEXTS, batch=batch, seed=batch, **options) for batch in (2, 3, 2)]
-    monkeypatch.setattr(model, "executor", lambda: graph_executor)
+    model.use_executor(graph_executor)
     again = [model.generate(TEXTS, batch=batch, seed=batch, **options) for batch in (2, 3, 2)]
     for a, b in zip(plain, again, strict=True):
         assert a.candidates == b.candidates
@@ -225,7 +224,7 @@ def test_captured_autoregressive_decoding_writes_the_eager_texts(
 
 @pytest.mark.parametrize("name", ["difformer", "seqdiffuseq", "diffuseq", "ar-diffusion", "diffusion-lm"])
 def test_captured_sampling_writes_the_eager_texts(
-    name: str, graph_executor: CudaGraphExecutor, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+    name: str, graph_executor: CudaGraphExecutor, tokenizer: Tokenizer
 ) -> None:
     recipe = find_recipe(name)
     torch.manual_seed(0)
@@ -233,7 +232,7 @@ def test_captured_sampling_writes_the_eager_texts(
     options = {"steps": 3, "noise_beam": 2, "stop_early": 1}
     calls: list[Any] = [{"seed": 1}, {"seed": 2}, {"seed": 1, "prefix": "19"}]
     plain = [model.generate(TEXTS, batch=2, **options, **call) for call in calls]
-    monkeypatch.setattr(model, "executor", lambda: graph_executor)
+    model.use_executor(graph_executor)
     again = [model.generate(TEXTS, batch=2, **options, **call) for call in calls]
     for a, b in zip(plain, again, strict=True):
         assert a.candidates == b.candidates
@@ -244,9 +243,7 @@ def test_captured_sampling_writes_the_eager_texts(
     )
 
 
-def test_a_captured_likelihood_is_the_eager_one(
-    small: Make, graph_executor: CudaGraphExecutor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_captured_likelihood_is_the_eager_one(small: Make, graph_executor: CudaGraphExecutor) -> None:
     model = small(noise_factor=3.0)
     options: dict[str, Any] = {
         "select": "weighted-mbr",
@@ -256,7 +253,7 @@ def test_a_captured_likelihood_is_the_eager_one(
         "batch": 2,
     }
     plain = [model.generate(TEXTS, seed=seed, **options) for seed in (0, 1)]
-    monkeypatch.setattr(model, "executor", lambda: graph_executor)
+    model.use_executor(graph_executor)
     again = [model.generate(TEXTS, seed=seed, **options) for seed in (0, 1)]
     for a, b in zip(plain, again, strict=True):
         assert a.texts == b.texts

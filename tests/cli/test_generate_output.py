@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -150,32 +151,30 @@ def test_a_job_is_not_resumed_with_other_texts(
 
 
 def test_a_finished_job_is_not_done_again(
-    run: Callable[..., Outcome], model: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Callable[..., Outcome], model: Path, source: Path, tmp_path: Path
 ) -> None:
     """--resume says so and leaves the file; where it cannot be sure, it refuses."""
-    from noise2text.commands.generation_job import GenerationJob
-
     out = tmp_path / "out.txt"
     ask = ("generate", model, "--input", source, "--output", out, *FAST)
     assert run(*ask).code == 0
     before = out.stat()
-    with monkeypatch.context() as patched:
-        patched.setattr(GenerationJob, "load", None)  # nothing is loaded
-        done = run(*ask, "--resume", "--batch", 3)
-        sentence = f"{out} is finished and stays as it is; leave out --resume to generate it again."
-        assert (done.code, done.out, done.err) == (0, "", f"noise2text: {sentence}\n")
-        copy = tmp_path / "copy.txt"
-        copy.write_bytes(source.read_bytes())
-        assert run(*ask, "--input", copy, "--resume").err == done.err, "the texts count, not their name"
-        for other, named in (
-            (("--seed", 1), "was made with numbers = 'seed=0"),
-            (("--json",), "was made with format = "),
-            (("--input", "-"), "was made with input = "),
-        ):
-            refused = run(*ask, *other, "--resume")
-            assert (refused.code, refused.err.count("\n")) == (1, 1)
-            assert named in refused.err
-            assert "leave out --resume to generate it again" in refused.err
+    done = run(*ask, "--resume", "--batch", 3)
+    sentence = f"{out} is finished and stays as it is; leave out --resume to generate it again."
+    assert (done.code, done.out, done.err) == (0, "", f"noise2text: {sentence}\n")
+    assert "abacus" in run(*ask, "--device", "abacus").err
+    assert run(*ask, "--device", "abacus", "--resume").err == done.err, "the model is not loaded"
+    copy = tmp_path / "copy.txt"
+    copy.write_bytes(source.read_bytes())
+    assert run(*ask, "--input", copy, "--resume").err == done.err, "the texts count, not their name"
+    for other, named in (
+        (("--seed", 1), "was made with numbers = 'seed=0"),
+        (("--json",), "was made with format = "),
+        (("--input", "-"), "was made with input = "),
+    ):
+        refused = run(*ask, *other, "--resume")
+        assert (refused.code, refused.err.count("\n")) == (1, 1)
+        assert named in refused.err
+        assert "leave out --resume to generate it again" in refused.err
     assert (out.stat().st_mtime_ns, out.stat().st_ino) == (before.st_mtime_ns, before.st_ino)
     (tmp_path / ".out.txt.job.json").rename(tmp_path / "out.txt.draft.json")
     assert run(*ask, "--resume").err == done.err, "as a kill between the last two renames leaves it"
@@ -269,13 +268,13 @@ def test_a_bad_line_is_found_before_anything_is_generated(
 
 
 def test_a_missing_folder_is_found_before_the_model_is_loaded(
-    run: Callable[..., Outcome], model: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Callable[..., Outcome], model: Path, source: Path, tmp_path: Path
 ) -> None:
-    from noise2text.commands.generation_job import GenerationJob
-
-    monkeypatch.setattr(GenerationJob, "load", None)
+    broken = shutil.copytree(model, tmp_path / "model")
+    (broken / "model.safetensors").write_bytes(b"no weights")
+    assert "model.safetensors" in run("generate", broken, "--input", source, *FAST).err
     out = tmp_path / "missing" / "out.txt"
-    done = run("generate", model, "--input", source, "--output", out, *FAST)
+    done = run("generate", broken, "--input", source, "--output", out, *FAST)
     sentence = f"There is no folder {out.parent} for the output {out}: make it, or name another."
     assert (done.code, done.err) == (1, f"noise2text: {sentence}\n")
 

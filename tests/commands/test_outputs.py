@@ -7,7 +7,7 @@ import os
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,13 @@ from typing import Any
 import pytest
 
 from noise2text.cli.page import page as write_page
-from noise2text.commands import run_data
 from noise2text.commands.compare import CompareOptions, compare
 from noise2text.commands.demo import demo
 from noise2text.commands.distill import distill
 from noise2text.commands.export import export
 from noise2text.commands.input_texts import arriving_windows, growing_windows
 from noise2text.commands.prepare import prepare
-from noise2text.commands.run_data import sample_texts
+from noise2text.commands.run_data import learn_bpe_from_sample, sample_texts
 from noise2text.commands.train import train
 from noise2text.commands.train_classifier import train_classifier
 from noise2text.core.errors import Problem
@@ -36,6 +35,7 @@ from noise2text.data.tokenizer import Tokenizer, learn_bpe
 from noise2text.models.convert import convert_folder
 from noise2text.models.import_difformer import import_difformer
 from noise2text.models.import_diffuseq import import_diffuseq
+from noise2text.models.registry import find_recipe
 from noise2text.report.report import report
 
 from ..conftest import SMALL
@@ -136,19 +136,13 @@ def test_bpe_is_learned_from_all_texts_or_from_a_fair_sample() -> None:
     assert sample == sample_texts(iter(texts), limit=100)
 
 
-def test_a_large_corpus_is_sampled_before_bpe_is_learned(
-    dates: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given: list[str] = []
-
-    def learn(texts: Iterable[str], **options: Any) -> Tokenizer:
-        given.extend(texts)
-        return learn_bpe(given, **options)
-
-    monkeypatch.setattr(run_data, "MAX_BPE_TEXTS", 30)
-    monkeypatch.setattr(run_data, "learn_bpe", learn)
-    prepare_dates(dates, tmp_path / "out", changes={"tokenizer": "bpe", "vocabulary": 300})
-    assert len(given) == 30
+def test_a_large_corpus_is_sampled_before_bpe_is_learned(dates: Path) -> None:
+    texts = [text for pair in read_pairs(str(dates / "train.jsonl")) for text in (pair.src, pair.trg)]
+    config = find_recipe("difformer").preset("tiny").replace(tokenizer="bpe", vocabulary=300)
+    whole, some = learn_bpe(texts, size=300), learn_bpe(sample_texts(texts, limit=30), size=300)
+    assert learn_bpe_from_sample(texts, config).encode(texts) == whole.encode(texts)
+    assert learn_bpe_from_sample(texts, config, max_texts=30).encode(texts) == some.encode(texts)
+    assert whole.encode(texts) != some.encode(texts)
 
 
 def test_the_texts_that_bpe_is_learned_from_have_a_bounded_size() -> None:

@@ -107,15 +107,10 @@ def test_requests_that_share_a_batch_stop_as_alone(
 
 
 @pytest.fixture
-def rows(model: LengthPredictingModel, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def rows(model: LengthPredictingModel) -> list[int]:
     """How many candidates the network computes, pass by pass."""
-    counts, forward = list[int](), model.denoiser.forward
-
-    def count_rows(z: torch.Tensor, *arguments: Any) -> Any:
-        counts.append(len(z))
-        return forward(z, *arguments)
-
-    monkeypatch.setattr(model.denoiser, "forward", count_rows)
+    counts: list[int] = []
+    model.denoiser.register_forward_pre_hook(lambda module, inputs: counts.append(len(inputs[0])))
     return counts
 
 
@@ -156,7 +151,7 @@ def test_replayed_graphs_stop_at_the_same_texts(
     monkeypatch.setattr(cuda_graphs, "CudaGraph", Replayed)
     monkeypatch.setattr("torch.cuda.graph_pool_handle", lambda: None)
     executor = CudaGraphExecutor()
-    monkeypatch.setattr(model, "executor", lambda: executor)
+    model.use_executor(executor)
     replayed = decode(model, SURE, length=4)
     assert [each.tokens for each in replayed] == [each.tokens for each in eager]
     assert len(replayed[0].steps) == len(eager[0].steps) < 25

@@ -141,7 +141,7 @@ def test_replayed_graphs_serve_requests_with_different_steps(
     monkeypatch.setattr(cuda_graphs, "CudaGraph", Replayed)
     monkeypatch.setattr("torch.cuda.graph_pool_handle", lambda: None)
     executor = CudaGraphExecutor()
-    monkeypatch.setattr(model, "executor", lambda: executor)
+    model.use_executor(executor)
     for _ in range(2):
         for output, expected in zip(model.generate_together(REQUESTS, batch=100), alone, strict=True):
             assert_same(output, expected)
@@ -154,14 +154,14 @@ def test_a_captured_table_of_very_many_solvers_has_room_for_the_steps_before_cap
     monkeypatch.setattr(cuda_graphs, "CudaGraph", Replayed)
     monkeypatch.setattr("torch.cuda.graph_pool_handle", lambda: None)
     executor = CudaGraphExecutor()
-    monkeypatch.setattr(model, "executor", lambda: executor)
+    model.use_executor(executor)
     few: dict[str, Any] = {"steps": 2, "length_beam": 1, "noise_beam": 1}
     requests = [request(TEXTS[:1], **few, eta=i / 200) for i in range(129)]
     outputs = model.generate_together(requests, batch=len(requests))
     assert_same(outputs[7], generate_alone(model, requests[7]))
 
 
-def test_an_executor_may_pad_a_joint_batch(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_executor_may_pad_a_joint_batch(model: Model) -> None:
     """As CUDA graphs do, which round the rows up to a power of two and the lengths to a multiple of 4."""
 
     class Padding(EagerExecutor):
@@ -169,7 +169,7 @@ def test_an_executor_may_pad_a_joint_batch(model: Model, monkeypatch: pytest.Mon
             return 1 << (rows - 1).bit_length(), min(-(-length // 4) * 4, max(length, max_length))
 
     alone = [generate_alone(model, each) for each in REQUESTS]
-    monkeypatch.setattr(model, "executor", Padding)
+    model.use_executor(Padding())
     for output, expected in zip(model.generate_together(REQUESTS), alone, strict=True):
         assert_same(output, expected)
 

@@ -54,11 +54,10 @@ def test_a_bucket_empties_and_fills_evenly() -> None:
     assert [limit.seconds_to_wait("a") for _ in range(4)] == [0, 0, 0, 20]  # no more than a full bucket
 
 
-def test_clients_that_stay_away_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "MAX_BUCKETS", 5)
+def test_clients_that_stay_away_are_forgotten() -> None:
     seconds = 0.0
-    limit = RateLimit(per_minute=1, now=lambda: seconds)
+    limit = RateLimit(per_minute=1, now=lambda: seconds, max_buckets=5)
     for number in range(50):
         seconds += 61
         limit.seconds_to_wait(str(number))
-    assert len(limit._buckets) <= 5
+    assert 1 <= limit.num_buckets <= 5

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 
 from noise2text.cli.folding import print_row
 from noise2text.cli.options import DeviceOption, app
 
-__all__ = ["doctor"]
+__all__ = ["doctor", "print_facts"]
 
 
 @app.command()
@@ -19,6 +20,11 @@ def doctor(device: DeviceOption = None) -> None:
     """
     from noise2text.commands.doctor import examine
 
-    for name, fact in examine(device=device):
+    print_facts(examine(device=device))
+
+
+def print_facts(facts: Iterable[tuple[str, str]]) -> None:
+    """Print each fact beside what it is about, as soon as it is known."""
+    for name, fact in facts:
         print_row(name, fact, column=12)
         sys.stdout.flush()  # the next fact may take seconds

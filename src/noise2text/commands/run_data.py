@@ -24,7 +24,14 @@ from noise2text.data.corpus_paths import is_pipe
 from noise2text.data.token_store import METADATA_FILE, TokenStore, prepare
 from noise2text.data.tokenizer import Tokenizer, learn_bpe, learn_characters, load_wordpiece
 
-__all__ = ["MAX_BPE_CHARACTERS", "MAX_BPE_TEXTS", "TrainingData", "load_data", "sample_texts"]
+__all__ = [
+    "MAX_BPE_CHARACTERS",
+    "MAX_BPE_TEXTS",
+    "TrainingData",
+    "learn_bpe_from_sample",
+    "load_data",
+    "sample_texts",
+]
 
 MAX_BPE_TEXTS = 1_000_000
 """How many texts BPE is learned from: those of half a million pairs, or a sample of more."""
@@ -158,8 +165,9 @@ def sample_texts(texts: Iterable[str], *, limit: int, max_characters: int = MAX_
     return sample
 
 
-def _learn_bpe(texts: Iterator[str], config: Any) -> Tokenizer:
-    sample = sample_texts(texts, limit=MAX_BPE_TEXTS)
+def learn_bpe_from_sample(texts: Iterable[str], config: Any, *, max_texts: int = MAX_BPE_TEXTS) -> Tokenizer:
+    """The BPE of the config's size, learned from the texts or, if there are more, from a sample of them."""
+    sample = sample_texts(texts, limit=max_texts)
     return learn_bpe(
         sample, size=config.data.vocabulary, normalize=config.data.normalize, lowercase=config.data.lowercase
     )
@@ -193,7 +201,7 @@ def _load_from_folder(texts: Iterator[str], config: Any) -> Tokenizer:
 
 
 _TOKENIZER_BUILDERS: dict[str, Callable[[Iterator[str], Any], Tokenizer]] = {
-    "bpe": _learn_bpe,
+    "bpe": learn_bpe_from_sample,
     "characters": _learn_characters,
     "wordpiece": _load_wordpiece,
     "folder": _load_from_folder,

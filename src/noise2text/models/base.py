@@ -93,6 +93,7 @@ class Model(nn.Module, ABC):
     def __init__(self) -> None:
         super().__init__()
         self.use_cuda_graphs = True  # whether generation uses CUDA graphs on a GPU
+        self._own_executor: Executor | None = None
         self._cuda_graph_executor: Executor | None = None
         self.origin: ModelOrigin | None = None  # None for a model that was not loaded from a folder
 
@@ -143,11 +144,17 @@ class Model(nn.Module, ABC):
 
     def executor(self) -> Executor:
         """How decoders run: with CUDA graphs on a GPU, except under autocast, where weights may move."""
+        if self._own_executor is not None:
+            return self._own_executor
         if self.device.type != "cuda" or torch.is_autocast_enabled() or not self.use_cuda_graphs:
             return EAGER
         if self._cuda_graph_executor is None:
             self._cuda_graph_executor = make_cuda_graph_executor()
         return self._cuda_graph_executor
+
+    def use_executor(self, executor: Executor | None) -> None:
+        """Let decoders run with this executor, whatever the device is; None leaves it to the device again."""
+        self._own_executor = executor
 
     @classmethod
     def from_pretrained(

@@ -22,8 +22,6 @@ __all__ = ["KEYS_VARIABLE", "ApiKeys", "RateLimit", "read_keys"]
 KEYS_VARIABLE = "NOISE2TEXT_API_KEYS"
 """The environment variable with API keys, separated by spaces or commas."""
 
-MAX_BUCKETS = 10_000
-
 
 def read_keys(path: Path | None) -> ApiKeys:
     """The keys of the environment variable and of a file with one key per line; # starts a comment."""
@@ -57,12 +55,21 @@ class ApiKeys:
 
 @dataclass
 class RateLimit:
-    """A token bucket for each client; `per_minute` of 0 lets everything through."""
+    """A token bucket for each client; `per_minute` of 0 lets everything through.
+
+    Among `max_buckets` clients, those that have not asked for a minute are forgotten: their buckets are full.
+    """
 
     per_minute: int = 0
     now: Callable[[], float] = time.monotonic
+    max_buckets: int = 10_000
     _buckets: dict[str, tuple[float, float]] = field(default_factory=dict)  # tokens, and when
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def num_buckets(self) -> int:
+        """How many clients are remembered."""
+        return len(self._buckets)
 
     def seconds_to_wait(self, client: str) -> int:
         """0 if the client may ask now, which takes a token; else the whole seconds until it may."""
@@ -70,7 +77,7 @@ class RateLimit:
             return 0
         with self._lock:
             now = self.now()
-            if len(self._buckets) >= MAX_BUCKETS:
+            if len(self._buckets) >= self.max_buckets:
                 self._drop_full_buckets(now)
             tokens = self._tokens(client, now)
             if tokens < 1:
