@@ -14,25 +14,17 @@ import shlex
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
-from typer.testing import CliRunner
 
 import noise2text
 from noise2text.cli import app
-from noise2text.models import registry
 
-ROOT = Path(noise2text.__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-LIVING_PAGES = [page for page in PAGES if page.parent.name != "notebook"]
-FENCE = re.compile(
-    r"(?:^<!-- (?P<mark>long|not run)[^>]*-->\n)?^```(?P<language>\w+)[^\n]*\n(?P<code>.*?)^```", re.M | re.S
-)
-RUN = ("bash", "python")
+from .documentation_pages import FENCE, LIVING_PAGES, PAGES, ROOT, RUN, blocks, logical_lines
+
 SHOWN = ("text", "json", "yaml", "toml", "bibtex")
 SENTENCES = [("Wo ist mein Hut?", "Where is my hat?"), ("Ich habe zwei Brüder.", "I have two brothers.")]
 TINY: dict[str, Any] = {
@@ -44,33 +36,6 @@ TINY: dict[str, Any] = {
     "max_tokens": 64,
     "validation_sentences": 2,
 }
-
-
-@dataclass(frozen=True)
-class Block:
-    """A fenced block of a page, and whether the tests run it."""
-
-    language: str
-    code: str
-    is_run: bool
-    is_shortened: bool
-
-
-def blocks(page: Path) -> list[Block]:
-    return [
-        Block(
-            found["language"],
-            found["code"],
-            is_run=found["mark"] is None and found["language"] in RUN,
-            is_shortened=found["mark"] == "not run",
-        )
-        for found in FENCE.finditer(page.read_text())
-    ]
-
-
-def logical_lines(code: str) -> list[str]:
-    """The lines of a shell block, continued ones joined."""
-    return [line.strip() for line in code.replace("\\\n", " ").splitlines() if line.strip()]
 
 
 def commands(page: Path) -> list[str]:
@@ -138,28 +103,13 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "page", [page for page in LIVING_PAGES if any(block.is_run for block in blocks(page))], ids=name
 )
-def test_blocks_run(page: Path, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All blocks of a page, from top to bottom, in one folder."""
+def test_blocks_run(page: Path, workspace: Path, tmp_path: Path) -> None:
+    """From top to bottom, in one folder and a process of their own, since a page may register a recipe."""
     here = tmp_path / "here"
     shutil.copytree(workspace, here)
-    monkeypatch.chdir(here)
-    monkeypatch.setattr(registry, "_REGISTERED", dict(registry._REGISTERED))  # a page registers its own
-    names: dict[str, Any] = {}
-    for block in blocks(page):
-        if block.is_run and block.language == "python":
-            exec(block.code, names)
-        elif block.is_run:
-            run_shell(block.code)
-
-
-def run_shell(code: str) -> None:
-    """Run every line; `noise2text` in this process, because starting another takes seconds."""
-    for line in logical_lines(code):
-        if line.startswith("noise2text "):
-            result = CliRunner().invoke(app, shlex.split(line, comments=True)[1:])
-            assert result.exit_code == 0, f"{line}\n{result.output}\n{result.exception}"
-        else:
-            subprocess.run(["bash", "-ec", line], check=True)
+    program = [sys.executable, str(Path(__file__).with_name("documentation_pages.py")), str(page)]
+    done = subprocess.run(program, cwd=here, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
 
 
 def test_the_pictures_of_the_results_show_every_row(tmp_path: Path) -> None:
