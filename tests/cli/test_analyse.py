@@ -44,8 +44,8 @@ def test_lengths_are_analyzed_from_files_to_files(run: Run, files: Path) -> None
     assert ">over bad<" in (files / "out" / "relative-difference.svg").read_text()
     assert "Demirag (2023), table 4.3" in done.out
     assert "| best " in done.out
-    told = json.loads(run("analyse", *given, "--out", files / "out", "--json").out)
-    assert {finding["name"] for finding in told} == names
+    findings = json.loads(run("analyse", *given, "--out", files / "out", "--json").out)
+    assert {finding["name"] for finding in findings} == names
 
 
 def test_runs_and_models_are_analyzed_by_their_folders(run: Run, model: Path, files: Path) -> None:

@@ -31,9 +31,9 @@ def test_bench_times_the_settings_that_it_is_told(run: Callable[..., Outcome], m
     """A setting that generation refuses is refused by what is timed."""
     few = ["--device", "cpu", "--batches", "1", "--steps", "1", "--candidates", "1", "--length", "5"]
     assert run("bench", model, *few).code == 0
-    told = run("bench", model, *few, "--set", "guide=nowhere", "--set", "guide_class=may")
-    assert told.code == 1
-    assert "no classifier in nowhere" in told.err
+    done = run("bench", model, *few, "--set", "guide=nowhere", "--set", "guide_class=may")
+    assert done.code == 1
+    assert "no classifier in nowhere" in done.err
 
 
 @pytest.mark.parametrize(

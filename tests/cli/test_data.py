@@ -152,5 +152,5 @@ def test_the_texts_of_a_model_are_detokenized_in_its_target_language(
     named, where = ["iwslt14", "--detokenise", "--input", texts], ["--output", out]
     for wrong in (named, [*named[:1], *named[2:], *where], [*named[1:], *where], [*named[:2], *where]):
         assert "give NAME --detokenise --input FILE --output FILE" in run("data", *wrong).err
-    told = run("data", "qqp", "--detokenise", "--input", texts, "--output", out)
-    assert "qqp are not Moses tokens" in told.err
+    done = run("data", "qqp", "--detokenise", "--input", texts, "--output", out)
+    assert "qqp are not Moses tokens" in done.err

@@ -117,7 +117,7 @@ def test_a_model_is_scored_by_its_likelihood(
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("7 april 1957\t1957-04-07\n12 may 2001\t2001-05-12\n")
     given = ("evaluate", "--likelihood", model, "--test", pairs, "--samples", "3", "--seed", "1")
-    told = json.loads(run(*given, "--set", "sampling_noise_factor=2", "--json").out)
+    printed = json.loads(run(*given, "--set", "sampling_noise_factor=2", "--json").out)
     loaded = noise2text.load(model)
     expected = loaded.likelihood_bound(
         ["7 april 1957", "12 may 2001"],
@@ -126,8 +126,8 @@ def test_a_model_is_scored_by_its_likelihood(
         seed=1,
         sampling_noise_factor=2.0,
     )
-    assert told["nats_per_token"] == pytest.approx(expected.nats_per_token)
-    assert told["signature"] == expected.signature
+    assert printed["nats_per_token"] == pytest.approx(expected.nats_per_token)
+    assert printed["signature"] == expected.signature
     assert "|steps:5|" in json.loads(run(*given, "--set", "steps=5", "--json").out)["signature"]
     plain = run(*given).out
     assert "| diffusion " in plain

@@ -338,9 +338,9 @@ def test_candidates_are_written_as_evaluate_reads_them(
 ) -> None:
     texts, made = tmp_path / "texts.txt", tmp_path / "made.jsonl"
     texts.write_text("7 april 1957\n12. mai 2001\n\n")
-    how = ("--noise-beam", 3, "--length-beam", 1, "--steps", 2)
-    plain = run("generate", model, "--input", texts, *how).out.splitlines()
-    assert run("generate", model, "--input", texts, "--output", made, "--json", *how).code == 0
+    few = ("--noise-beam", 3, "--length-beam", 1, "--steps", 2)
+    plain = run("generate", model, "--input", texts, *few).out.splitlines()
+    assert run("generate", model, "--input", texts, "--output", made, "--json", *few).code == 0
     rows = [json.loads(line) for line in made.read_text().splitlines()]
     assert [row["text"] for row in rows] == plain
     assert [len(row["candidates"]) for row in rows] == [3, 3, 0]
@@ -362,8 +362,8 @@ def test_fewer_different_texts_than_asked_for_are_counted(
     assert one.err == f"noise2text: There {texts_found}, not 3; {diffusion}\n"
     several = run("generate", model, "--input", texts, "--n", 3, *two)
     fewest = min(len(line.split("\t")) for line in several.out.splitlines() if line)
-    told = f"2 of 3 inputs have fewer than 3 different texts; one has {fewest}; {diffusion}\n"
-    assert several.err.endswith(f"noise2text: {told}")
+    notice = f"2 of 3 inputs have fewer than 3 different texts; one has {fewest}; {diffusion}\n"
+    assert several.err.endswith(f"noise2text: {notice}")
     beam = run("generate", teacher, "7 april 1957", "--n", 3, "--beam", 2, "--floor", 1000)
     assert beam.err.endswith("try a larger --floor or --beam or --samples.\n")
     for enough in (1, 2):

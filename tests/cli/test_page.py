@@ -15,30 +15,30 @@ FAST = ("--set", "steps=4", "--device", "cpu")
 
 def test_a_picture_is_drawn_of_the_first_text(run: Run, model: Path, tmp_path: Path) -> None:
     out = tmp_path / "new" / "picture.svg"
-    told = run("page", model, "--text", "7 april 1957", "--output", out, *FAST)
-    assert told.code == 0, told.err
-    assert told.out == f"{out} shows 1 text by 1 model.\n"
+    done = run("page", model, "--text", "7 april 1957", "--output", out, *FAST)
+    assert done.code == 0, done.err
+    assert done.out == f"{out} shows 1 text by 1 model.\n"
     assert "7 april 1957" in out.read_text(encoding="utf-8")
 
 
 def test_mistakes_are_one_sentence(run: Run, model: Path, tmp_path: Path) -> None:
     out = tmp_path / "picture.svg"
-    told = run("page", model, "--output", out, *FAST)
-    assert told.err == "noise2text: Give --input FILE or --text TEXT, one of the two.\n"
+    done = run("page", model, "--output", out, *FAST)
+    assert done.err == "noise2text: Give --input FILE or --text TEXT, one of the two.\n"
     texts = tmp_path / "texts.txt"
     texts.write_text("7 april\n")
     for given in ((), ("--text", "a"), ("--input", texts)):
-        told = run("page", model, texts, *given, "--output", out, *FAST)
+        done = run("page", model, texts, *given, "--output", out, *FAST)
         sentence = f"{texts} is a file and no model: give texts as --input {texts}, after the model."
-        assert (told.code, told.err) == (1, f"noise2text: {sentence}\n")
-    told = run("page", model, "--text", " ", "--output", out, *FAST)
-    assert told.err.startswith("noise2text: There is no text to show")
-    told = run("page", model, "--text", "a", "--output", tmp_path / "page.pdf", *FAST)
-    assert "must end in" in told.err
-    told = run("page", model, model, "--text", "a", "--output", out, *FAST)
-    assert "twice" in told.err
-    told = run("page", model, "--text", "a", "--output", out, "--set", "stepps=3", "--device", "cpu")
-    assert "steps" in told.err
+        assert (done.code, done.err) == (1, f"noise2text: {sentence}\n")
+    done = run("page", model, "--text", " ", "--output", out, *FAST)
+    assert done.err.startswith("noise2text: There is no text to show")
+    done = run("page", model, "--text", "a", "--output", tmp_path / "page.pdf", *FAST)
+    assert "must end in" in done.err
+    done = run("page", model, model, "--text", "a", "--output", out, *FAST)
+    assert "twice" in done.err
+    done = run("page", model, "--text", "a", "--output", out, "--set", "stepps=3", "--device", "cpu")
+    assert "steps" in done.err
     assert not list(tmp_path.glob("*.svg"))
 
 
@@ -47,9 +47,9 @@ def test_a_page_has_the_results_of_all_texts_and_models_in_it(
 ) -> None:
     given, out = tmp_path / "given.txt", tmp_path / "page.html"
     given.write_text("7 april 1957\n\n12. mai </script> 2001\n", encoding="utf-8")
-    told = run("page", model, teacher, "--input", given, "--output", out, *FAST)
-    assert told.code == 0, told.err
-    assert told.out == f"{out} shows 2 texts by 2 models.\n"
+    done = run("page", model, teacher, "--input", given, "--output", out, *FAST)
+    assert done.code == 0, done.err
+    assert done.out == f"{out} shows 2 texts by 2 models.\n"
     page = out.read_text(encoding="utf-8")
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
     assert found is not None

@@ -13,11 +13,11 @@ Run = Callable[..., Outcome]
 def test_it_writes_the_page_and_says_where(run: Run, model: Path, teacher: Path, tmp_path: Path) -> None:
     out = tmp_path / "new" / "report.html"
     without = "candidates,positions,embeddings,degeneration,from-noise,lengths"
-    told = run(
+    done = run(
         "report", model, teacher, "--output", out, "--sentences", 3, "--without", without, "--device", "cpu"
     )
-    assert told.code == 0, told.err
-    assert told.out.startswith(f"{out}: ")
+    assert done.code == 0, done.err
+    assert done.out.startswith(f"{out}: ")
     page = out.read_text(encoding="utf-8")
     assert "Report on run, teacher" in page
     assert 'id="sampling"' in page
@@ -25,9 +25,9 @@ def test_it_writes_the_page_and_says_where(run: Run, model: Path, teacher: Path,
 
 
 def test_a_mistake_is_one_sentence(run: Run, model: Path, tmp_path: Path) -> None:
-    told = run("report", model, "--output", tmp_path / "report.html", "--without", "samples")
-    assert told.code == 1
-    assert told.err == "noise2text: A report has no section 'samples'; did you mean sampling?\n"
-    told = run("report", tmp_path, "--output", tmp_path / "report.html", "--test", "nowhere.jsonl")
-    assert told.err == "noise2text: There is no file 'nowhere.jsonl'; check the name and the folder.\n"
+    done = run("report", model, "--output", tmp_path / "report.html", "--without", "samples")
+    assert done.code == 1
+    assert done.err == "noise2text: A report has no section 'samples'; did you mean sampling?\n"
+    done = run("report", tmp_path, "--output", tmp_path / "report.html", "--test", "nowhere.jsonl")
+    assert done.err == "noise2text: There is no file 'nowhere.jsonl'; check the name and the folder.\n"
     assert not (tmp_path / "report.html").exists()

@@ -28,8 +28,8 @@ def test_the_tally_and_the_export_come_from_the_file(run: Run, tmp_path: Path) -
     assert run("vote", *options, "--tally").out == "A 0, B 0, equal 0: no vote decides yet.\n"
     test = BlindTest([Item("s", "x", "x"), Item("t", "y", "z")], VoteBook(votes))
     test.vote("someone", 1, "first" if test.ballot("someone", 1).first == "z" else "second")
-    told = run("vote", *options, "--tally", "--export", out)
-    assert told.out.startswith(
+    done = run("vote", *options, "--tally", "--export", out)
+    assert done.out.startswith(
         "A 0, B 1, equal 0: A wins 0.0% of the votes that decide (95 % interval 0.0% to"
     )
     (line,) = map(json.loads, out.read_text(encoding="utf-8").splitlines())
@@ -39,8 +39,8 @@ def test_the_tally_and_the_export_come_from_the_file(run: Run, tmp_path: Path) -
 def test_files_of_unequal_lengths_are_named(run: Run, tmp_path: Path) -> None:
     a, b, src = write(tmp_path)
     src.write_text("s\n")
-    told = run("vote", a, b, "--src", src, "--votes", tmp_path / "votes.sqlite")
-    assert told.err == "noise2text: --src, A and B must have equally many lines, not 1, 2, 2.\n"
+    done = run("vote", a, b, "--src", src, "--votes", tmp_path / "votes.sqlite")
+    assert done.err == "noise2text: --src, A and B must have equally many lines, not 1, 2, 2.\n"
 
 
 def test_an_address_that_is_taken_is_one_sentence(run: Run, tmp_path: Path) -> None:
@@ -57,12 +57,12 @@ def test_a_sheet_goes_out_and_comes_back(run: Run, tmp_path: Path) -> None:
     sheet = tmp_path / "sheet.csv"
     options = (a, b, "--src", src, "--votes", tmp_path / "votes.sqlite")
     assert "give --voter NAME" in run("vote", *options, "--sheet", sheet).err
-    told = run("vote", *options, "--sheet", sheet, "--voter", "Anna")
-    assert told.out == f"{sheet}: 1 pairs for Anna; fill in first, second or equal.\n"
+    done = run("vote", *options, "--sheet", sheet, "--voter", "Anna")
+    assert done.out == f"{sheet}: 1 pairs for Anna; fill in first, second or equal.\n"
     assert "already exists" in run("vote", *options, "--sheet", sheet, "--voter", "Anna").err
     header, row = sheet.read_text(encoding="utf-8-sig").splitlines()
     assert header == "voter,number,source,first,second,better"
     winner = "A 1, B 0" if row.split(",")[3] == "y" else "A 0, B 1"
     sheet.write_text(f"{header}\n{row}first\n")
-    told = run("vote", *options, "--read-sheet", sheet)
-    assert told.out.startswith(f"{sheet}: 1 votes.\n{winner}, equal 0: A wins")
+    done = run("vote", *options, "--read-sheet", sheet)
+    assert done.out.startswith(f"{sheet}: 1 votes.\n{winner}, equal 0: A wins")

@@ -1,4 +1,4 @@
-"""Steering climbs log C + λ·log p by Adagrad; without steps it is the plain walk; each row climbs alone."""
+"""Guidance climbs log C + λ·log p by Adagrad; without steps it changes nothing; each row climbs alone."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def climbed(guidance: ClassifierGuidance, proposal: Proposal) -> Tensor:
     weight = guidance.classifier.weight.detach()
     z, total = proposal.z.clone(), torch.zeros_like(proposal.z)
     for _ in range(guidance.steps):
-        told = guidance.classifier(z, proposal.level.timestep, WHERE).softmax(-1).detach()
-        towards = weight[guidance.target_class] - told @ weight  # (B, D), of log softmax
+        probabilities = guidance.classifier(z, proposal.level.timestep, WHERE).softmax(-1).detach()
+        towards = weight[guidance.target_class] - probabilities @ weight  # (B, D), of log softmax
         share = WHERE / WHERE.sum(1, keepdim=True)
         slope = share[..., None] * towards[:, None] - guidance.fluency * (z - proposal.mean) / 0.3**2
         total = total + slope**2

@@ -68,9 +68,9 @@ def test_the_clip_moves_with_the_embeddings_and_is_state() -> None:
 
 def test_a_fixed_clock_changes_what_is_told_and_nothing_else() -> None:
     schedule, t = QuadraticSchedule(1000), torch.tensor([0.001, 0.5, 1.0])
-    told, true = ExaggeratedNoise(schedule, 0.9)(t, 3), schedule(t, 3)
-    assert torch.equal(told.alpha, true.alpha)
-    assert torch.equal(told.sigma, true.sigma)
-    assert ((told.timestep >= 0.9) & (told.timestep < 1)).all()
+    exaggerated, true = ExaggeratedNoise(schedule, 0.9)(t, 3), schedule(t, 3)
+    assert torch.equal(exaggerated.alpha, true.alpha)
+    assert torch.equal(exaggerated.sigma, true.sigma)
+    assert ((exaggerated.timestep >= 0.9) & (exaggerated.timestep < 1)).all()
     assert torch.equal(ExaggeratedNoise(schedule, 0.0)(t, 3).timestep, true.timestep)
     assert (ExaggeratedNoise(schedule, 1.0)(t, 3).timestep == 1).all()

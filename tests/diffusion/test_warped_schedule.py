@@ -1,4 +1,4 @@
-"""Warped time makes the loss a line; the walk down it is Euler's method on the probability flow."""
+"""Warped time makes the loss a line; sampling along it is Euler's method on the probability flow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from noise2text.diffusion.warped_schedule import ExponentialSchedule, WarpedSche
 from noise2text.nn.denoiser import NoiseLevel
 
 
-def surprise(alpha_bar: Tensor) -> Tensor:
+def cross_entropy(alpha_bar: Tensor) -> Tensor:
     """A cross-entropy that rises around σ/α = 6, as one of tokens in noise does."""
     return 3 / (1 + torch.exp(-3 * (((1 - alpha_bar) / alpha_bar).sqrt().log() - np.log(6))))
 
@@ -19,14 +19,14 @@ def surprise(alpha_bar: Tensor) -> Tensor:
 def linearity(schedule: WarpedSchedule) -> float:
     """R² of the loss against time."""
     t = (torch.arange(schedule.num_timesteps, dtype=torch.float64) + 1) / schedule.num_timesteps
-    loss = surprise(schedule.alpha_bar(t)[:, 0])
+    loss = cross_entropy(schedule.alpha_bar(t)[:, 0])
     return float(np.corrcoef(t, loss)[0, 1] ** 2)
 
 
 def show(schedule: WarpedSchedule) -> None:
     """Three positions a row, of which the last is padding with a loss that must not count."""
     t = (torch.arange(schedule.num_timesteps, dtype=torch.float64) + 1) / schedule.num_timesteps
-    loss = surprise(schedule.alpha_bar(t))  # (T, 1)
+    loss = cross_entropy(schedule.alpha_bar(t))  # (T, 1)
     losses = torch.cat([loss - 0.5, loss + 0.5, torch.full_like(loss, 1e9)], 1)
     schedule.observe(t, losses, torch.tensor([True, True, False]).expand(len(t), 3))
 
@@ -53,7 +53,7 @@ def test_warped_time_makes_the_loss_a_line_and_keeps_the_ends() -> None:
     assert (schedule.alpha_bars[1:].diff(dim=0) < 0).all()
 
 
-def test_all_positions_share_a_level_and_the_network_is_told_warped_time() -> None:
+def test_all_positions_share_a_level_and_the_network_is_given_warped_time() -> None:
     schedule = WarpedSchedule(ExponentialSchedule(200), bin_size=20, min_count=1)
     show(schedule)
     schedule.refit()
@@ -69,7 +69,7 @@ def test_a_row_of_padding_alone_is_no_loss() -> None:
 
 
 def test_ddim_is_euler_on_the_probability_flow() -> None:
-    """CDCD: dz = (z − ẑ₀)/σ̃ dσ̃ for z = z₀ + σ̃·ε; the walk's canvas is that z times α."""
+    """CDCD: dz = (z − ẑ₀)/σ̃ dσ̃ for z = z₀ + σ̃·ε; the canvas of sampling is that z times α."""
     levels: NoiseLevel = ExponentialSchedule(2000)(torch.tensor([0.8, 0.5], dtype=torch.float64), 1)
     now, then = (NoiseLevel(levels.alpha[i], levels.sigma[i], levels.timestep[i]) for i in range(2))
     sigma_max, sigma_min = ((level.sigma / level.alpha).item() for level in (now, then))

@@ -376,7 +376,7 @@ def test_processes_share_a_folder_and_train_every_model_once(dates: Path, tmp_pa
     first, second = (json.loads(out) for out, _ in ended)
     assert first == second
     assert all(row["means"] and not row["failures"] for row in first["rows"])
-    trained = [line for _, told in ended for line in told.decode().splitlines() if "training" in line]
+    trained = [line for _, printed in ended for line in printed.decode().splitlines() if "training" in line]
     assert len(trained) == len(set(trained)) == 4
 
 

@@ -96,7 +96,7 @@ def test_a_utility_equals_its_oracle(name: str, hypothesis: str, reference: str)
 @pytest.mark.parametrize("name", UTILITIES)
 @given(texts=candidate_texts)
 @settings(deadline=None, max_examples=30)
-def test_a_table_has_a_row_a_hypothesis_and_a_column_a_reference(name: str, texts: list[str]) -> None:
+def test_a_table_has_one_row_per_hypothesis_and_one_column_per_reference(name: str, texts: list[str]) -> None:
     utility_matrix = UTILITIES[name].utility_matrix(texts)
     expected = [[ORACLES[name](ours, theirs) for theirs in texts] for ours in texts]
     np.testing.assert_allclose(utility_matrix, expected, rtol=1e-12, atol=1e-300)
@@ -266,7 +266,7 @@ def test_a_copy_of_the_source_is_chosen_only_where_there_is_nothing_else() -> No
     assert rule(asked[:1]) == 0
     other = answers("so", ("no", -2.0), ("so", -1.0))
     assert rule.select_all([asked, other, asked[:1]]) == [2, 0, 0]
-    assert rule.signature == "novel|score"
+    assert rule.signature == "no-copies|score"
 
 
 @given(texts=candidate_texts, source=texts)

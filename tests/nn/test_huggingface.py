@@ -165,13 +165,13 @@ def test_a_hypothesis_goes_on_from_another(family: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("how", [{"beam": 3}, {"samples": 3, "top_p": 0.9, "temperature": 1.3}])
+@pytest.mark.parametrize("settings", [{"beam": 3}, {"samples": 3, "top_p": 0.9, "temperature": 1.3}])
 def test_neither_the_batch_nor_padding_changes_a_text(
-    family: str, how: dict[str, Any], tmp_path: Path
+    family: str, settings: dict[str, Any], tmp_path: Path
 ) -> None:
     _, system = started(family, tmp_path)
-    together = system.generate(TEXTS, seed=3, **how)
-    alone = system.generate(TEXTS, seed=3, batch=1, **how)
+    together = system.generate(TEXTS, seed=3, **settings)
+    alone = system.generate(TEXTS, seed=3, batch=1, **settings)
     assert together.candidates == alone.candidates
     assert all(len(candidates) == 3 for candidates in together.candidates)
 

@@ -65,7 +65,7 @@ def test_a_trace_has_a_stop_an_iteration_with_ever_more_seen(model: CMLMModel) -
     assert all(len(stop.text) == 9 for stop in trace)
 
 
-def test_the_loss_is_the_surprise_at_hidden_tokens_alone_and_everything_learns(model: CMLMModel) -> None:
+def test_the_loss_is_the_cross_entropy_of_hidden_tokens_alone_and_everything_learns(model: CMLMModel) -> None:
     goal = objective(SMALL_CONFIG, model)
     canvas = model.layout.make_canvas(RaggedRows.from_lists(SOURCES), RaggedRows.from_lists(TARGETS))
     hidden = goal.draw(canvas, make_key(0, torch.arange(3)), make_key(0))

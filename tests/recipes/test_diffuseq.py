@@ -289,7 +289,7 @@ def test_what_the_times_observed_survives_a_killed_run(dates: Path, tmp_path: Pa
         "generation.steps": 2,
     }
 
-    def run(out: str, **how: Any) -> None:
+    def run(out: str, **options: Any) -> None:
         train(
             "diffuseq",
             out=tmp_path / out,
@@ -297,7 +297,7 @@ def test_what_the_times_observed_survives_a_killed_run(dates: Path, tmp_path: Pa
             changes=CHANGES | more,
             device="cpu",
             **files,
-            **how,
+            **options,
         )
 
     run("whole")

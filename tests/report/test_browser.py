@@ -42,10 +42,10 @@ const facts = {width: innerWidth, page: document.documentElement.scrollWidth, wi
 for (const slider of document.querySelectorAll(".slider")) slider.querySelector("input").click();
 const visible = slider => [...slider.querySelectorAll(".frame")].map(frame => frame.offsetHeight > 0);
 facts.sliders = [...document.querySelectorAll(".slider")].map(visible);
-const told = top.document.createElement("pre");
-told.id = "facts";
-told.textContent = JSON.stringify(facts);
-top.document.body.append(told);
+const report = top.document.createElement("pre");
+report.id = "facts";
+report.textContent = JSON.stringify(facts);
+top.document.body.append(report);
 </script>"""
 
 

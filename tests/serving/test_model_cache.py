@@ -43,11 +43,11 @@ def test_the_least_recently_used_model_is_let_go(folder: Path, model: Model) -> 
     pool = ModelPool(models, Limits(models=2), load_model=load_model)
     for name in "aba":
         pool.warm_up(name)
-    assert (pool.loaded(), len(loads)) == (["b", "a"], 2)
+    assert (pool.list_loaded(), len(loads)) == (["b", "a"], 2)
     pool.warm_up("c")
-    assert pool.loaded() == ["a", "c"]
+    assert pool.list_loaded() == ["a", "c"]
     pool.warm_up("b")
-    assert (pool.loaded(), len(loads)) == (["c", "b"], 4)
+    assert (pool.list_loaded(), len(loads)) == (["c", "b"], 4)
 
 
 def test_a_model_that_is_let_go_first_finishes_what_it_accepted(folder: Path, model: Model) -> None:

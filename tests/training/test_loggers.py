@@ -1,4 +1,4 @@
-"""Callbacks and loggers: what they are told, and that a resumed run tells a logger nothing twice."""
+"""Callbacks and loggers: what they receive, and that a resumed run sends a logger nothing twice."""
 
 from __future__ import annotations
 

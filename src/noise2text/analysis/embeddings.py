@@ -59,7 +59,7 @@ def neighbors(models: Mapping[str, Model], *, tokens: Sequence[str] = (), count:
     for name, loaded in models.items():
         model = require_diffusion(loaded, name, wanted="The embedding space")
         vocabulary = _Vocabulary.of(model)
-        for token in vocabulary.chosen(tokens, name):
+        for token in vocabulary.find_tokens(tokens, name):
             rows += [{"model": name} | row for row in vocabulary.neighbor_rows(token, count)]
     return Finding(
         name="neighbors",
@@ -93,7 +93,7 @@ class _Vocabulary:
         plain[sorted(model.tokenizer.special_tokens)] = False
         return cls(model.tokenizer.token_texts, plain, _embedding_vectors(model))
 
-    def chosen(self, wanted: Sequence[str], name: str) -> list[int]:
+    def find_tokens(self, wanted: Sequence[str], name: str) -> list[int]:
         """The tokens with these texts, or ten spread over the vocabulary."""
         plain = self.plain.nonzero()[:, 0].tolist()
         if not wanted:

@@ -22,7 +22,7 @@ BENCH_OPTIONS = {
 """The generation settings that `bench` sets itself, and the option for each."""
 
 
-class Generation(OptionGroup):
+class TimedGeneration(OptionGroup):
     """What of generation is timed, and beside what."""
 
     panel = "Generation"
@@ -51,7 +51,7 @@ class Training(OptionGroup):
     rows: Annotated[int, typer.Option(help="Pairs per training step; 0 takes them from the settings.")] = 0
 
 
-class Settings(OptionGroup):
+class BenchSettings(OptionGroup):
     """The generation settings of the model."""
 
     panel = SETTINGS
@@ -63,7 +63,7 @@ def bench(
     model: Annotated[Path, typer.Argument(help="A model folder, or a shipped model such as de-en.")],
     length: Annotated[int, typer.Option(help="Tokens per random source, and per target.")] = 25,
     as_json: JsonOption = False,
-    **options: Annotated[Any, Generation, Training, Settings, Hardware],
+    **options: Annotated[Any, TimedGeneration, Training, BenchSettings, Hardware],
 ) -> None:
     """Time generation or training of a model.
 
@@ -76,8 +76,8 @@ def bench(
     from noise2text.core.config import apply_overrides
     from noise2text.models.folder import load
 
-    generation, training, hardware = Generation(options), Training(options), vars(Hardware(options))
-    assignments = Settings(options).assignments
+    generation, training, hardware = TimedGeneration(options), Training(options), vars(Hardware(options))
+    assignments = BenchSettings(options).assignments
     if training.training:
         if not generation.is_default() or assignments:
             raise Problem("--training times training steps: it takes only --rows, --length and --precision.")

@@ -41,7 +41,7 @@ class Size(OptionGroup):
     ] = None
 
 
-class Files(OptionGroup):
+class ExperimentFiles(OptionGroup):
     """What the full scale reads."""
 
     panel = "Files of --scale full"
@@ -67,7 +67,7 @@ class Files(OptionGroup):
         return None
 
 
-class Settings(OptionGroup):
+class ExperimentSettings(OptionGroup):
     """What is changed in all models, and measured of them."""
 
     panel = SETTINGS
@@ -91,7 +91,7 @@ def experiment(
     ] = Path("runs/experiments"),
     list_all: Annotated[bool, typer.Option("--list", help="List the experiments.")] = False,
     as_json: JsonOption = False,
-    **options: Annotated[Any, Size, Files, Settings, Device],
+    **options: Annotated[Any, Size, ExperimentFiles, ExperimentSettings, Device],
 ) -> None:
     """Rerun an experiment of the papers.
 
@@ -112,7 +112,7 @@ def experiment(
     from noise2text.experiments.result_table import to_markdown
     from noise2text.experiments.run_experiment import run_experiment
 
-    size, files, settings = Size(options), Files(options), Settings(options)
+    size, files, settings = Size(options), ExperimentFiles(options), ExperimentSettings(options)
     corpora = files.find(size.scale)
     with TerminalDisplay.open() as display:
         found = run_experiment(

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["generate"]
 
 
-class Files(OptionGroup):
+class GenerationFiles(OptionGroup):
     """What is read, what is written, and how."""
 
     panel = FILES
@@ -83,7 +83,7 @@ class Choice(OptionGroup):
     copies: Annotated[bool, typer.Option(help="Allow candidates that copy the source.")] = True
 
 
-class Settings(OptionGroup):
+class GenerationSettings(OptionGroup):
     """The generation settings, and the seed."""
 
     panel = SETTINGS
@@ -101,7 +101,7 @@ class Control(OptionGroup):
     guide_class: Annotated[str | None, typer.Option("--class", help="The class to steer towards.")] = None
 
 
-class Hardware(OptionGroup):
+class BatchAndHardware(OptionGroup):
     """Where it runs: fields of a `GenerationJob`."""
 
     panel = HARDWARE
@@ -119,7 +119,7 @@ def generate(
         list[str] | None,
         typer.Argument(metavar="TEXT", help="The texts; without any, --input or standard input."),
     ] = None,
-    **options: Annotated[Any, Files, Choice, Settings, Control, Hardware, RayJob],
+    **options: Annotated[Any, GenerationFiles, Choice, GenerationSettings, Control, BatchAndHardware, RayJob],
 ) -> None:
     """Generate a text for each text or line of a file.
 
@@ -132,18 +132,18 @@ def generate(
     from noise2text.commands.output_file import has_finished, require_same_job
     from noise2text.core.command_line import parse_assignments, parse_options, split_texts
 
-    files, settings, ray = Files(options), Settings(options), RayJob(options)
+    files, settings, ray = GenerationFiles(options), GenerationSettings(options), RayJob(options)
     texts, words = split_texts(arguments or [])
     _notice_swapped_words(model, texts)
     input = _find_input(files, texts)
-    steering = {name: value for name, value in vars(Control(options)).items() if value is not None}
+    control = {name: value for name, value in vars(Control(options)).items() if value is not None}
     job = GenerationJob(
         model,
-        overrides=parse_options(words) | parse_assignments(settings.assignments) | steering,
+        overrides=parse_options(words) | parse_assignments(settings.assignments) | control,
         seed=settings.seed,
         trace=files.trace,
         **vars(Choice(options)),
-        **vars(Hardware(options)),
+        **vars(BatchAndHardware(options)),
     )
     if ray.address is not None:
         if input is None or files.output is None or texts:
@@ -186,7 +186,7 @@ def _notice_swapped_words(model: Path, texts: list[str]) -> None:
             warn(f"{text} is taken as a text; to read the file of this name, give --input {quote(text)}.")
 
 
-def _find_input(files: Files, texts: list[str]) -> str | None:
+def _find_input(files: GenerationFiles, texts: list[str]) -> str | None:
     """The file of the texts with the names of its columns; a Problem if it, or --resume, makes no sense."""
     from noise2text.data.corpus_paths import with_fields
 
@@ -199,7 +199,9 @@ def _find_input(files: Files, texts: list[str]) -> str | None:
     return input
 
 
-def _generate_on_ray(job: GenerationJob, input: str, output: Path, files: Files, ray: RayJob) -> None:
+def _generate_on_ray(
+    job: GenerationJob, input: str, output: Path, files: GenerationFiles, ray: RayJob
+) -> None:
     from noise2text.commands.generate_on_ray import TextRecords
 
     columns = (("alternatives", job.n > 1), ("candidates", files.as_json), ("trace", files.trace))
@@ -207,7 +209,7 @@ def _generate_on_ray(job: GenerationJob, input: str, output: Path, files: Files,
     run_on_ray(job, records, input=input, output=output, resume=files.resume, ray=ray)
 
 
-def _describe(job: GenerationJob, inputs: InputTexts, files: Files) -> dict[str, Any]:
+def _describe(job: GenerationJob, inputs: InputTexts, files: GenerationFiles) -> dict[str, Any]:
     """What decides the lines of the output."""
     kind = f"json={files.as_json}, trace={files.trace}"
     return job.describe() | {"input": inputs.identity, "format": kind}
@@ -215,7 +217,7 @@ def _describe(job: GenerationJob, inputs: InputTexts, files: Files) -> dict[str,
 
 @contextmanager
 def _open_lines(
-    job: GenerationJob, inputs: InputTexts, files: Files
+    job: GenerationJob, inputs: InputTexts, files: GenerationFiles
 ) -> Iterator[tuple[OutputLines, Callable[[int], None]]]:
     """Context manager: where lines are written, and what is called with the number of finished texts."""
     from noise2text.commands.display import count_progress
@@ -233,12 +235,12 @@ def _ignore(count: int) -> None:
     pass
 
 
-def _texts_are_seen(files: Files) -> bool:
+def _texts_are_seen(files: GenerationFiles) -> bool:
     """Whether the texts appear on a terminal."""
     return files.output is None and sys.stdout.isatty()
 
 
-def _show(generated: GeneratedText, files: Files) -> str:
+def _show(generated: GeneratedText, files: GenerationFiles) -> str:
     """The line of a text; with --trace, its steps are printed before it."""
     if files.as_json:
         return generated.as_json()

@@ -24,7 +24,7 @@ from noise2text.core.errors import Problem
 __all__ = ["train"]
 
 
-class Files(OptionGroup):
+class TrainingFiles(OptionGroup):
     """The pairs, and the folder of the run."""
 
     panel = FILES
@@ -52,7 +52,7 @@ class Files(OptionGroup):
     ] = None
 
 
-class Settings(OptionGroup):
+class TrainingSettings(OptionGroup):
     """The settings of the recipe: a preset, changed by a file, changed by assignments."""
 
     panel = SETTINGS
@@ -76,7 +76,7 @@ def train(
     recipe: Annotated[
         str, typer.Argument(help="The recipe, e.g. difformer; `noise2text recipes` lists them.")
     ],
-    **options: Annotated[Any, Files, Settings, Resuming, Device],
+    **options: Annotated[Any, TrainingFiles, TrainingSettings, Resuming, Device],
 ) -> None:
     """Train a model on pairs of texts.
 
@@ -87,7 +87,7 @@ def train(
     from noise2text.core.command_line import parse_assignments
     from noise2text.data.corpus_paths import with_fields
 
-    files, settings, resuming = Files(options), Settings(options), Resuming(options)
+    files, settings, resuming = TrainingFiles(options), TrainingSettings(options), Resuming(options)
     train, valid = files.train, files.valid
     if train is None:
         train, earlier_valid = _read_files(files.out, resume=resuming.resume)

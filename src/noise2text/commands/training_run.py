@@ -209,7 +209,7 @@ class TrainingRun:
                 module=self.model,
                 objective=self.objective,
                 ema=self.ema,
-                progress={"best": self.best.best, "unlogged": self.means.unlogged},
+                progress={"best": self.best.best, "unlogged": self.means.sums_and_counts},
                 group=self.group,
             )
         if self.group.rank == 0:
@@ -232,7 +232,7 @@ class TrainingRun:
         for problem in self.best.leave_out_damaged():  # now, and not after the last step
             if self.group.rank == 0:
                 self.display.show_line(f"{problem} The final average is taken without it.")
-        self.means.unlogged = progress.get("unlogged", {})
+        self.means.sums_and_counts = progress.get("unlogged", {})
         if self.group.rank == 0:  # remove what a killed process left
             checkpoint.delete_discarded(self.out)
             self.best.remove_unused()

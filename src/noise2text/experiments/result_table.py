@@ -59,7 +59,7 @@ def tabulate(
         "preset": experiment.chosen_preset,
         "measures": list(measures),
         "rows": rows,
-        "agreement": _agreement(rows),
+        "agreement": _compare_rankings(rows),
         "signatures": _signatures(measures, records),
     }
 
@@ -89,10 +89,10 @@ def _row(measures: Sequence[str], arm: Arm, records: Sequence[Mapping[str, Any]]
     }
 
 
-def _agreement(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _compare_rankings(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Both rankings, ρ and τ for each measure of the paper and each of ours that may stand for it."""
     found = []
-    for theirs in _reported(rows):
+    for theirs in _list_paper_measures(rows):
         for ours in (theirs, *STAND_INS.get(theirs, ())):
             both = [row for row in rows if theirs in row["paper"] and ours in row["means"]]
             if len(both) > 1:
@@ -100,7 +100,7 @@ def _agreement(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def _reported(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _list_paper_measures(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """The measures that the paper reports, in its order."""
     return list(dict.fromkeys(name for row in rows for name in row["paper"]))
 
@@ -126,13 +126,13 @@ def to_markdown(found: Mapping[str, Any]) -> str:
         f"# {found['experiment']}: {found['paper']}, {found['table']}",
         f"{found['summary']} The paper: {found['claim']}",
         format_markdown_table(_table_rows(found)),
-        "\n".join(_agreements(found)),
-        "\n".join([*_failures(found), *_unfinished(found)]),
+        "\n".join(_describe_agreement(found)),
+        "\n".join([*_name_failures(found), *_name_unfinished_arms(found)]),
         f"Scale {scale}, {seeds} seed{'s' if seeds > 1 else ''}, {found['sentences']:,} test texts"
         f"{', mean ± standard deviation' if seeds > 1 else ''}. The paper's numbers: {found['metric_note']}",
         "\n".join(
             [f"- {MEASURES[name].label}: `{text}`" for name, text in found["signatures"].items()]
-            + _missing(found)
+            + _name_missing_measures(found)
         ),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -149,8 +149,8 @@ def to_latex(found: Mapping[str, Any]) -> str:
 
 def _table_rows(found: Mapping[str, Any]) -> list[list[str]]:
     """The header, and one row of cells per arm."""
-    rows, measures = found["rows"], _measured(found)
-    reported = _reported(rows)
+    rows, measures = found["rows"], _list_found_measures(found)
+    reported = _list_paper_measures(rows)
     ranks = _ranks_by_arm(found)
     ranked = ["rank, paper", "rank, ours"] if ranks else []
     head = ["arm", *(f"{MEASURES[name].label}, paper" for name in reported)]
@@ -168,13 +168,13 @@ def _table_rows(found: Mapping[str, Any]) -> list[list[str]]:
     return lines
 
 
-def _measured(found: Mapping[str, Any]) -> list[str]:
+def _list_found_measures(found: Mapping[str, Any]) -> list[str]:
     """The measures that some row has, or all of them if none has any."""
     measured = [name for name in found["measures"] if any(name in row["means"] for row in found["rows"])]
     return measured or list(found["measures"])
 
 
-def _missing(found: Mapping[str, Any]) -> list[str]:
+def _name_missing_measures(found: Mapping[str, Any]) -> list[str]:
     """What to do about the measures of models that were not named."""
     return [
         f"- {MEASURES[name].label} is not measured: `--metrics {name}=FOLDER` says with which model."
@@ -205,7 +205,7 @@ def _ranks_by_arm(found: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     return {arm: (str(p), str(o)) for arm, (p, o) in zip(first["arms"], both, strict=True)}
 
 
-def _agreements(found: Mapping[str, Any]) -> list[str]:
+def _describe_agreement(found: Mapping[str, Any]) -> list[str]:
     if not found["agreement"]:
         return ["The paper gives no numbers to rank."]
     ranked = " (the ranks in the table)" if len(found["agreement"]) > 1 else ""
@@ -217,11 +217,11 @@ def _agreements(found: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _failures(found: Mapping[str, Any]) -> list[str]:
+def _name_failures(found: Mapping[str, Any]) -> list[str]:
     return [f"- {row['arm']} failed, {why}" for row in found["rows"] for why in row["failures"]]
 
 
-def _unfinished(found: Mapping[str, Any]) -> list[str]:
+def _name_unfinished_arms(found: Mapping[str, Any]) -> list[str]:
     """The rows whose mean is over fewer seeds than the others'."""
     seeds = len(found["seeds"])
     return [

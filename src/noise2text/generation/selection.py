@@ -172,7 +172,7 @@ class CandidateFilter(ABC):
 class WithoutCopies(CandidateFilter):
     """Another selector, for the candidates that do not copy the source; for all, if all are copies."""
 
-    name = "novel"
+    name = "no-copies"
 
     def keep(self, candidates: Sequence[Candidate]) -> list[int]:
         """The indices of the candidates that differ from their source by more than case and spaces."""

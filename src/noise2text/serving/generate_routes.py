@@ -22,7 +22,7 @@ from noise2text.serving.schema import (
     SettingAnswer,
     StreamRequest,
 )
-from noise2text.serving.service import Generation, Refused, Service
+from noise2text.serving.service import CheckedRequest, Refused, Service
 from noise2text.serving.step_stream import StepEvent
 
 __all__ = ["ERRORS", "router"]
@@ -102,7 +102,7 @@ async def stream(request: Request, body: StreamRequest) -> StreamingResponse:
 
 
 async def _stream_events(
-    service: Service, generation: Generation, request: Request, *, start: dict[str, Any]
+    service: Service, generation: CheckedRequest, request: Request, *, start: dict[str, Any]
 ) -> AsyncIterator[str]:
     """The events; when the client goes away, whoever iterates closes this iterator and so cancels the job."""
     job, answer = generation.job, asyncio.ensure_future(service.wait(generation, request))
@@ -134,7 +134,7 @@ def _format_event(name: str, value: Any) -> str:
 async def models(request: Request) -> list[ModelAnswer]:
     """Every model, the default one first, with its generation settings."""
     pool = get_service(request).pool
-    loaded = pool.loaded()
+    loaded = pool.list_loaded()
     return [
         ModelAnswer(
             name=model.name,

@@ -128,7 +128,7 @@ class ModelPool:
         """Load a model now, and wait for it; raise the Problem if it cannot be loaded."""
         self.submit(name, Job([], {}, None)).result()
 
-    def loaded(self) -> list[str]:
+    def list_loaded(self) -> list[str]:
         """The names of the models in memory, the least recently used first."""
         with self._lock:
             return [name for name, worker in self._workers.items() if worker.loaded.is_set()]

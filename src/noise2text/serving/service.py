@@ -23,7 +23,7 @@ from noise2text.serving.request_batching import Job, QueueFull, WorkerClosed
 from noise2text.serving.request_settings import name_candidates, resolve_config
 from noise2text.serving.step_stream import StepStream
 
-__all__ = ["Generation", "Refused", "Service"]
+__all__ = ["CheckedRequest", "Refused", "Service"]
 
 logger = logging.getLogger("noise2text.serving")
 
@@ -37,7 +37,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
-class Generation:
+class CheckedRequest:
     """A checked request: its model and its job."""
 
     model: ServedModel
@@ -99,7 +99,7 @@ class Service:
         seed: int = 0,
         trace: bool = False,
         streamed: bool = False,
-    ) -> Generation:
+    ) -> CheckedRequest:
         """The checked request; a Problem says what is wrong with it.
 
         It asks for `n` alternatives and at least as many candidates; or, without `n`, for `alternatives`
@@ -116,9 +116,9 @@ class Service:
         has_steps = isinstance(config, DiffusionGenerationConfig)
         stream = StepStream() if streamed and has_steps else None
         job = Job(texts, resolved, config, seed=seed, trace=trace, n=n or alternatives, stream=stream)
-        return Generation(model, job, guide=str(settings.get("guide") or ""))
+        return CheckedRequest(model, job, guide=str(settings.get("guide") or ""))
 
-    def submit(self, generation: Generation) -> None:
+    def submit(self, generation: CheckedRequest) -> None:
         """Put a job into the queue of its model, or refuse it."""
         if self.log_texts:
             logger.info("texts %s", json.dumps(generation.job.texts, ensure_ascii=False))
@@ -131,7 +131,7 @@ class Service:
                 503, "The service is ending: try again later or elsewhere.", retry_after=5
             ) from None
 
-    async def wait(self, generation: Generation, request: Request) -> GenerationOutput:
+    async def wait(self, generation: CheckedRequest, request: Request) -> GenerationOutput:
         """The output of a submitted job; it is canceled if its client goes away before."""
         answer = asyncio.wrap_future(generation.job.future)
         gone = asyncio.ensure_future(_wait_for_disconnect(request))

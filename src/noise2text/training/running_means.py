@@ -51,15 +51,15 @@ class RunningMeans:
         return 0 if self._nonfinite_step is None else int(self._nonfinite_step)
 
     @property
-    def unlogged(self) -> dict[str, list[float]]:
+    def sums_and_counts(self) -> dict[str, list[float]]:
         """The sum and the number of steps of each value since `take`, for a checkpoint."""
         sums = {
             name: value.item() if isinstance(value, Tensor) else value for name, value in self._sums.items()
         }
         return {name: [value, self._counts[name]] for name, value in sums.items()}
 
-    @unlogged.setter
-    def unlogged(self, saved: dict[str, list[float]]) -> None:
+    @sums_and_counts.setter
+    def sums_and_counts(self, saved: dict[str, list[float]]) -> None:
         """Go on as the run did that saved these, so that its next means are the same."""
         self._sums = {name: value for name, (value, _) in saved.items()}
         self._counts = Counter({name: int(count) for name, (_, count) in saved.items()})

@@ -128,9 +128,9 @@ def test_a_link_is_followed_and_the_working_folder_refused(
 
 def test_progress_counts_lines_and_ends_with_all_of_them(raw: Path, tmp_path: Path) -> None:
     write_files(raw, {"raw.txt": "a\nb\nc\n" * 800})
-    told: list[int] = []
-    build_dataset(LETTERS, raw, out=tmp_path / "out", progress=told.append)
-    assert told == [1_000, 2_000, 2_400]
+    counts: list[int] = []
+    build_dataset(LETTERS, raw, out=tmp_path / "out", progress=counts.append)
+    assert counts == [1_000, 2_000, 2_400]
 
 
 def test_missing_rules_are_found_out_before_anything_is_read(raw: Path, tmp_path: Path) -> None:
