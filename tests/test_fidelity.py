@@ -9,15 +9,19 @@ from pathlib import Path
 import pytest
 
 import noise2text
+from noise2text.commands.check_recipe import LAWS
 
 ROOT = Path(noise2text.__file__).parents[2]
 LINES = (ROOT / "docs" / "reference" / "fidelity.md").read_text().splitlines()
-NAMED_TEST = re.compile(r"`((?:\w+/)?test_\w+\.py)`(?:: ([^|`;.)]+))?")
-"""A test file, perhaps with its folder, and what the names of its tests say, with commas between them."""
+NAMED_TEST = re.compile(r"`((?:\w+/)?test_\w+\.py|check-recipe)`(?:: ([^|`;.)]+))?")
+"""A test file, perhaps with its folder, and what the names of its tests say, with commas between them; or the
+command `check-recipe`, and what the names of its laws say."""
 
 
 def functions(file: str) -> list[set[str]]:
-    """The words of every test's name in a file."""
+    """The words of every test's name in a file, or of every law's name."""
+    if file == "check-recipe":
+        return [set(law.__name__.split("_")) for law in LAWS]
     paths = [path for path in (ROOT / "tests").rglob("*.py") if path.as_posix().endswith("/" + file)]
     assert paths, f"there is no {file}"
     trees = [ast.walk(ast.parse(path.read_text())) for path in paths]
