@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
-from inspect import isfunction, signature
+from dataclasses import fields, is_dataclass
+from inspect import cleandoc, isclass, isfunction, signature
+from itertools import takewhile
+from typing import Any
 
 import pytest
 
@@ -50,14 +54,49 @@ def test_the_examples_of_all_docstrings_run() -> None:
     assert {getattr(noise2text, name).__module__ for name in DOCUMENTED} <= with_examples
 
 
+FUNCTIONS = [function for name in DOCUMENTED if isfunction(function := getattr(noise2text, name))]
+CLASSES = [kind for name in DOCUMENTED if isclass(kind := getattr(noise2text, name))]
+VALUES = [
+    kind
+    for kind in CLASSES
+    if (is_dataclass(kind) or issubclass(kind, tuple)) and not issubclass(kind, noise2text.Config)
+]
+"""Classes with fields; those of a config are settings, which carry their own help."""
+
+
+def listed(documented: Any, section: str) -> set[str]:
+    """The names that a section of a docstring explains: the lines `name: …` or `one, another: …` in it."""
+    after = cleandoc(documented.__doc__ or "").partition(f"\n{section}:\n")[2]
+    lines = takewhile(lambda line: line.startswith("    "), after.splitlines())
+    entries = (re.match(r"    ([*\w]+(?:, [*\w]+)*): \S", line) for line in lines)
+    return {name for entry in entries if entry for name in entry[1].split(", ")}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_a_function_explains_each_argument_and_what_it_returns(function: Callable[..., object]) -> None:
+    called = signature(function)
+    assert listed(function, "Args") == set(called.parameters)
+    returns = called.return_annotation not in (None, "None")
+    assert ("\nReturns:\n    " in cleandoc(function.__doc__ or "")) == returns
+
+
+@pytest.mark.parametrize("kind", VALUES, ids=lambda kind: kind.__name__)
+def test_a_value_explains_each_of_its_fields(kind: Any) -> None:
+    names = kind._fields if issubclass(kind, tuple) else {field.name for field in fields(kind)}
+    assert listed(kind, "Fields") | listed(kind, "Attributes") == set(names)
+
+
 @pytest.mark.parametrize(
-    "function",
-    [function for name in DOCUMENTED if isfunction(function := getattr(noise2text, name))],
-    ids=lambda function: function.__name__,
+    "kind",
+    [
+        kind
+        for kind in CLASSES
+        if "__init__" in vars(kind) and not (is_dataclass(kind) or getattr(kind, "_is_protocol", False))
+    ],
+    ids=lambda kind: kind.__name__,
 )
-def test_functions_document_every_argument(function: Callable[..., object]) -> None:
-    assert function.__doc__
-    assert all(argument in function.__doc__ for argument in signature(function).parameters)
+def test_a_class_explains_each_argument(kind: Any) -> None:
+    assert listed(kind, "Args") == set(signature(kind.__init__).parameters) - {"self"}
 
 
 def test_dir_lists_exactly_the_public_names() -> None:

@@ -11,9 +11,18 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from noise2text import LengthPredictingModel, Objective, Problem, Recipe, Tokenizer, option, section
-from noise2text.diffusion.schedules import AlphaBarSchedule, Rescaled, rescale_preserving
-from noise2text.recipes import difformer
+from noise2text import (
+    AlphaBarSchedule,
+    LengthPredictingModel,
+    Objective,
+    Problem,
+    Recipe,
+    Rescaled,
+    Tokenizer,
+    option,
+    section,
+)
+from noise2text.recipes import difformer  # whose settings this recipe extends
 
 
 class PowerSchedule(AlphaBarSchedule):
@@ -38,8 +47,10 @@ class PowerDiffusionConfig(difformer.DifformerDiffusionConfig):
         super().__post_init__()
         if not self.power > 0:
             raise Problem(f"The setting power must be above 0, not {self.power}.")
-        if self.schedule != "sqrt":  # Difformer's default
-            raise Problem("This recipe has a schedule of its own: set power, and leave schedule as it is.")
+        if self.schedule != "sqrt" or self.variance_preserving:  # Difformer's defaults are sqrt and false
+            raise Problem(
+                "This recipe has a schedule of its own: leave schedule and variance_preserving alone."
+            )
 
 
 @dataclass(frozen=True)
@@ -52,9 +63,8 @@ class PowerConfig(difformer.DifformerConfig):
 def build(config: PowerConfig, tokenizer: Tokenizer) -> LengthPredictingModel:
     """The untrained model; `noise2text.load` calls this as well, and then loads the weights."""
     diffusion, model = config.diffusion, difformer.build(config, tokenizer)
-    rescale = rescale_preserving if diffusion.variance_preserving else Rescaled
     model.schedule = PowerSchedule(diffusion.num_timesteps, diffusion.power)  # of generation
-    model.training_schedule = rescale(model.schedule, diffusion.noise_factor)
+    model.training_schedule = Rescaled(model.schedule, diffusion.noise_factor)
     return model
 
 

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from noise2text.commands.train import train
     from noise2text.core.config import Config, option, section
     from noise2text.data.config import DataConfig
-    from noise2text.data.layouts.base import Layout
+    from noise2text.data.layouts.base import Canvas, Layout
     from noise2text.data.tokenizer import Tokenizer
-    from noise2text.diffusion.losses import LossTerm
+    from noise2text.diffusion.losses import LossTerm, TokenLoss
     from noise2text.diffusion.parameterization import Parameterization
-    from noise2text.diffusion.schedules import Schedule
+    from noise2text.diffusion.schedules import AlphaBarSchedule, Rescaled, Schedule
     from noise2text.diffusion.solvers import Solver
     from noise2text.diffusion.time_samplers import TimeSampler
     from noise2text.generation.config import (
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         DiffusionGenerationConfig,
         LengthPredictingGenerationConfig,
     )
-    from noise2text.generation.decoder import Decoder
+    from noise2text.generation.decoder import Decoder, SentenceCandidates
     from noise2text.generation.selection import Selector
     from noise2text.metrics.evaluate import evaluate
     from noise2text.models.autoregressive import AutoregressiveModel
@@ -44,22 +44,26 @@ if TYPE_CHECKING:
     from noise2text.models.output import GenerationOutput, TextOutput
     from noise2text.models.registry import Recipe, list_recipes, register
     from noise2text.nn.config import EncoderDecoderConfig, JointTransformerConfig
-    from noise2text.nn.denoiser import Denoiser
+    from noise2text.nn.denoiser import Denoiser, Estimate, NoiseLevel
     from noise2text.training.callbacks import TrainingCallback, TrainingStart
     from noise2text.training.config import OptimConfig, RunConfig
     from noise2text.training.loggers import TensorBoardLogger, TrackioLogger, WandbLogger
-    from noise2text.training.objective import Objective
+    from noise2text.training.objective import DiffusionObjective, Objective
 
 _MODULES = {
+    "AlphaBarSchedule": "diffusion.schedules",
     "AutoregressiveGenerationConfig": "generation.config",
     "AutoregressiveModel": "models.autoregressive",
+    "Canvas": "data.layouts.base",
     "Config": "core.config",
     "DataConfig": "data.config",
     "Decoder": "generation.decoder",
     "Denoiser": "nn.denoiser",
     "DiffusionGenerationConfig": "generation.config",
     "DiffusionModel": "models.diffusion",
+    "DiffusionObjective": "training.objective",
     "EncoderDecoderConfig": "nn.config",
+    "Estimate": "nn.denoiser",
     "GenerationOutput": "models.output",
     "JointTransformerConfig": "nn.config",
     "Layout": "data.layouts.base",
@@ -67,17 +71,21 @@ _MODULES = {
     "LengthPredictingModel": "models.diffusion",
     "LossTerm": "diffusion.losses",
     "Model": "models.base",
+    "NoiseLevel": "nn.denoiser",
     "Objective": "training.objective",
     "OptimConfig": "training.config",
     "Parameterization": "diffusion.parameterization",
     "Recipe": "models.registry",
+    "Rescaled": "diffusion.schedules",
     "RunConfig": "training.config",
     "Schedule": "diffusion.schedules",
     "Selector": "generation.selection",
+    "SentenceCandidates": "generation.decoder",
     "Solver": "diffusion.solvers",
     "TensorBoardLogger": "training.loggers",
     "TextOutput": "models.output",
     "TimeSampler": "diffusion.time_samplers",
+    "TokenLoss": "diffusion.losses",
     "Tokenizer": "data.tokenizer",
     "TrackioLogger": "training.loggers",
     "TrainingCallback": "training.callbacks",
@@ -134,14 +142,22 @@ __all__ = [  # noqa: RUF022, in the order in which a newcomer needs them
     "AutoregressiveGenerationConfig",
     "Tokenizer",
     "Layout",
+    "Canvas",
     "Denoiser",
+    "Estimate",
     "Schedule",
+    "AlphaBarSchedule",
+    "Rescaled",
+    "NoiseLevel",
     "Parameterization",
     "TimeSampler",
     "LossTerm",
+    "TokenLoss",
     "Objective",
+    "DiffusionObjective",
     "Solver",
     "Decoder",
+    "SentenceCandidates",
     "Selector",
 ]
 

@@ -35,6 +35,9 @@ class Problem(Exception):
     Every function of the package raises it for what its user can fix. The command line prints the sentence
     without a traceback and exits with 1.
 
+    Args:
+        message: the sentence.
+
     >>> import noise2text
     >>> try:
     ...     noise2text.list_recipes()["difformer"].preset("huge")

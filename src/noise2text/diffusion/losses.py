@@ -101,7 +101,20 @@ class LossInputs:
 
 
 class TokenLoss(NamedTuple):
-    """The values of a term and the mask of those that count; a tuple, in which DDP and FSDP find tensors."""
+    """The values of a term and the mask of those that count; an `Objective` returns one for each term.
+
+    It is a tuple, in which DDP and FSDP find tensors.
+
+    Fields:
+        values: (B, L), one per token, or (B, 1), one per sentence.
+        mask: of the same shape.
+
+    >>> import torch
+    >>> from noise2text import TokenLoss
+    >>> loss = TokenLoss(torch.tensor([[1.0, 2.0, 9.0]]), mask=torch.tensor([[True, True, False]]))
+    >>> loss.total(), loss.row_means()
+    (tensor(3.), tensor([1.5000]))
+    """
 
     values: Tensor  # (B, L) or (B, 1)
     mask: Tensor  # the same shape

@@ -95,7 +95,20 @@ class Schedule(nn.Module, ABC):
 
 
 class AlphaBarSchedule(Schedule):
-    """A curve ᾱ(t) of which α = √ᾱ and σ = √(1 − ᾱ)."""
+    """A curve ᾱ(t) of which α = √ᾱ and σ = √(1 − ᾱ).
+
+    Args:
+        num_timesteps: T, the resolution of time in training.
+
+    >>> import torch
+    >>> from noise2text import AlphaBarSchedule
+    >>> class HalfCosine(AlphaBarSchedule):
+    ...     def alpha_bar(self, t):
+    ...         return torch.cos(t * torch.pi / 2)
+    >>> level = HalfCosine(num_timesteps=1000)(torch.tensor([0.0, 1.0]), length=8)
+    >>> (level.alpha**2 + level.sigma**2).flatten().tolist()
+    [1.0, 1.0]
+    """
 
     @abstractmethod
     def alpha_bar(self, t: Tensor) -> Tensor:
@@ -191,7 +204,20 @@ class _Rescaling(ScheduleWrapper):
 
 
 class Rescaled(_Rescaling):
-    """A rescaling by a factor that stays (Difformer, eq. 3)."""
+    """Another schedule with `factor` times its noise (Difformer, eq. 3).
+
+    Args:
+        schedule: the other schedule.
+        factor: F, what σ is multiplied by.
+
+    >>> import torch
+    >>> from noise2text import Rescaled
+    >>> from noise2text.diffusion.schedules import CosineSchedule
+    >>> plain, time = CosineSchedule(1000), torch.tensor([0.5])
+    >>> level = Rescaled(plain, factor=4.0)(time, length=8)
+    >>> bool(level.alpha == plain(time, 8).alpha), bool(level.sigma == 4 * plain(time, 8).sigma)
+    (True, True)
+    """
 
     factor: float
 

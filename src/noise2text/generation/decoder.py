@@ -100,7 +100,18 @@ class TokenTraceStep:
 
 @dataclass(frozen=True)
 class SentenceCandidates:
-    """A sentence's candidates: tokens and scores, one of each per candidate; and their steps, if traced."""
+    """A sentence's candidates; the last stage of a `Decoder` returns one for each sentence.
+
+    Fields:
+        tokens: the tokens of each candidate.
+        scores: one per candidate; the higher, the better.
+        steps: all candidates at each denoising step, if they are traced.
+
+    >>> from noise2text import SentenceCandidates
+    >>> two = SentenceCandidates(tokens=[[5, 6], [5]], scores=[-0.5, -2.0], steps=[])
+    >>> max(zip(two.scores, two.tokens))
+    (-0.5, [5, 6])
+    """
 
     tokens: TokenRows
     scores: list[float]

@@ -116,6 +116,12 @@ def register(recipe: Recipe) -> Recipe:
     A second recipe of the same name is a `Problem`. A package names its recipe as an entry point instead
     (examples/my_recipe), so that it is known in every program.
 
+    Args:
+        recipe: the `Recipe`, whose name no other recipe has.
+
+    Returns:
+        The same recipe.
+
     >>> import dataclasses, noise2text
     >>> difformer = noise2text.list_recipes()["difformer"]
     >>> mine = noise2text.register(dataclasses.replace(difformer, name="mine"))
@@ -132,6 +138,9 @@ def register(recipe: Recipe) -> Recipe:
 
 def list_recipes() -> dict[str, Recipe]:
     """All recipes by their names: this package's, those of other packages, and registered ones.
+
+    Returns:
+        A `Recipe` for each name that `noise2text train` takes.
 
     >>> import noise2text
     >>> recipes = noise2text.list_recipes()

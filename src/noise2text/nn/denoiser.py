@@ -34,9 +34,19 @@ MAX_LOGITS = 1 << 28  # logits that are in memory at once
 
 @dataclass(frozen=True)
 class NoiseLevel:
-    """How noisy z_t = α·z₀ + σ·ε is, and the timestep that the network reads.
+    """How noisy z_t = α·z₀ + σ·ε is, and the timestep that the network reads; a `Schedule` returns one.
 
-    The timestep is in [0, 1]: the papers' index of a step, divided by their number of steps T.
+    Fields:
+        alpha: (B, 1 or L, 1), the factor of the signal.
+        sigma: (B, 1 or L, 1), the factor of the noise.
+        timestep: (B, 1 or L), in [0, 1]: the papers' index of a step, divided by their number of steps T.
+        time_embedding: (B, 1 or L, W), the network's embedding of the timestep, if computed in advance.
+
+    >>> import torch
+    >>> from noise2text import NoiseLevel
+    >>> level = NoiseLevel(torch.tensor([[[0.8]]]), torch.tensor([[[0.6]]]), timestep=torch.tensor([[0.5]]))
+    >>> level.add_noise(torch.ones(1, 1, 2), noise=torch.tensor([[[0.0, -1.0]]]))
+    tensor([[[0.8000, 0.2000]]])
     """
 
     alpha: Tensor  # (B, 1 or L, 1)
@@ -119,7 +129,18 @@ class Constraint:
 
 @dataclass(frozen=True)
 class Estimate:
-    """The clean estimate, and the last hidden states that it was computed from."""
+    """The clean estimate, and the last hidden states that it was computed from; a `Denoiser` returns one.
+
+    Fields:
+        z0: (B, L, D), float32, ẑ₀ at every position.
+        hidden: (B, L, W), from which some networks compute their logits.
+
+    >>> import torch
+    >>> from noise2text import Estimate
+    >>> z0 = torch.arange(6.0).view(3, 1, 2)
+    >>> Estimate(z0, hidden=z0).select(torch.tensor([2])).z0
+    tensor([[[4., 5.]]])
+    """
 
     z0: Tensor  # (B, L, D), float32
     hidden: Tensor  # (B, L, W)

@@ -130,7 +130,31 @@ class Objective(nn.Module, ABC):
 
 
 class DiffusionObjective(Objective):
-    """Noise the target to a random time, estimate it, and measure the error."""
+    """Noise the target to a random time, estimate it, and measure the error.
+
+    Args:
+        denoiser: the network.
+        schedule: the noise schedule of training.
+        time_sampler: draws the times; one that draws them by their losses observes `observed_term`.
+        terms: the terms of the loss.
+        self_conditioning: the share of the steps in which the denoiser sees its own first estimate.
+        z0_noise: √β₁ (β₀ where a paper counts from 0), the standard deviation of z₀ − embedding.
+        self_condition_noise: the standard deviation of the noise on that first estimate (perturbed
+            self-conditioning, FastDiSS, 2026): in few steps it is worse than a fresh one in training.
+        token_levels: noise levels that depend on the tokens, in place of the schedule's.
+        observed_term: the name of the term that the time sampler observes; by default the first one.
+
+    >>> import noise2text, torch
+    >>> from noise2text.data.tokenizer import learn_characters
+    >>> from noise2text.diffusion.losses import AnchorLoss, MseLoss
+    >>> from noise2text.diffusion.time_samplers import UniformTimes
+    >>> recipe = noise2text.list_recipes()["diffuseq"]
+    >>> model = recipe.build(recipe.preset("tiny"), learn_characters(["0123456789 -"]))
+    >>> parts = model.denoiser, model.schedule, UniformTimes(2000)
+    >>> objective = noise2text.DiffusionObjective(*parts, terms=[MseLoss("vlb"), AnchorLoss(weight=0.1)])
+    >>> objective.weights
+    {'vlb': 1.0, 'anchor': 0.1}
+    """
 
     def __init__(
         self,
@@ -145,13 +169,6 @@ class DiffusionObjective(Objective):
         token_levels: TokenLevels | None = None,
         observed_term: str | None = None,
     ) -> None:
-        """`z0_noise`, √β₁ (β₀ where a paper counts from 0), is the standard deviation of z₀ − embedding.
-
-        `self_condition_noise` is that of the noise on the estimate that the denoiser sees (perturbed
-        self-conditioning, FastDiSS, 2026): in few steps this estimate is worse than a fresh one in training.
-
-        A time sampler that draws times by their losses observes `observed_term`, by default the first one.
-        """
         super().__init__(terms)
         self.denoiser, self.schedule, self.time_sampler = denoiser, schedule, time_sampler
         self.self_conditioning, self.z0_noise = self_conditioning, z0_noise

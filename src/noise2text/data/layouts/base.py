@@ -46,7 +46,23 @@ class Source:
 
 @dataclass(frozen=True)
 class Canvas:
-    """What diffusion fills: one row per candidate."""
+    """What diffusion fills: one row per candidate. A `Layout` makes it.
+
+    Fields:
+        tokens: (B, L).
+        given: (B, L), the mask of tokens that are known: never noised, never changed.
+        padding: (B, L), the mask of positions that the networks do not see.
+        scored: (B, L), the mask of positions that the losses count.
+        source: the `Source` of each sentence.
+
+    >>> from noise2text import Canvas
+    >>> from noise2text.data.layouts.split import SplitLayout
+    >>> from noise2text.data.ragged import RaggedRows
+    >>> rows = RaggedRows.from_lists([[5, 6, 7], [8]])
+    >>> canvas = SplitLayout(pad=0).make_canvas(rows, rows)
+    >>> isinstance(canvas, Canvas), canvas.tokens.tolist(), canvas.padding.sum().item()
+    (True, [[5, 6, 7], [8, 0, 0]], 2)
+    """
 
     tokens: Tensor  # (B, L)
     given: Tensor  # (B, L), of tokens that are known: never noised, never changed
