@@ -14,7 +14,6 @@ from noise2text.models import Model
 from noise2text.models.registry import find_recipe, list_recipes
 
 from ..conftest import lively, shrunk
-from .test_recipes import known_to
 
 TEXTS = ["sunday, 7 april 1957", "12. mai 2001"]
 FEW: dict[str, Any] = {"steps": 3, "stop_early": 0, "iterations": 3}
@@ -25,6 +24,11 @@ def build_model(name: str, tokenizer: Tokenizer) -> Model:
     torch.manual_seed(0)
     model: Model = recipe.build(shrunk(recipe.preset("tiny")), tokenizer)
     return lively(model)
+
+
+def known_to(model: Model, **settings: Any) -> dict[str, Any]:
+    """Those of the generation settings that the model's family has."""
+    return {name: value for name, value in settings.items() if hasattr(model.generation_config, name)}
 
 
 WRITERS = [name for name, recipe in list_recipes().items() if recipe.fit is None]

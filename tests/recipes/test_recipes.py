@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -22,11 +21,6 @@ from noise2text.models.registry import find_recipe, list_recipes
 from ..conftest import DIFFUSION, shrunk
 
 TEXTS = ["sunday, 7 april 1957", "12. mai 2001"]
-
-
-def known_to(model: Model, **settings: Any) -> dict[str, Any]:
-    """Those of the generation settings that the model's family has."""
-    return {name: value for name, value in settings.items() if hasattr(model.generation_config, name)}
 
 
 @pytest.mark.parametrize("name", list_recipes())
