@@ -40,13 +40,11 @@ class PowerSchedule(AlphaBarSchedule):
 class PowerDiffusionConfig(difformer.DifformerDiffusionConfig):
     """The section `diffusion`: Difformer's settings and one of this recipe's, `--set power=3`."""
 
-    power: float = option(2.0, "p of the schedule (1 − t)^p; larger is noisier")
-    noise_factor: float = option(4.0, "F, multiplies the noise of training; 1 is no rescaling")
+    power: float = option(2.0, "p of the schedule (1 − t)^p; larger is noisier", above=0)
+    noise_factor: float = option(4.0, "F, multiplies the noise of training; 1 is no rescaling", above=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.power > 0:
-            raise Problem(f"The setting power must be above 0, not {self.power}.")
         if self.schedule != "sqrt" or self.variance_preserving:  # Difformer's defaults are sqrt and false
             raise Problem(
                 "This recipe has a schedule of its own: leave schedule and variance_preserving alone."
